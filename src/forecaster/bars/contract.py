@@ -1,0 +1,158 @@
+"""What bars are: one tidy frame with one price basis, in which a wrong number cannot hide."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Int
+
+from forecaster.errors import DataError
+
+COLUMNS = ("symbol", "time", "open", "high", "low", "close", "volume")
+PRICES = ("open", "high", "low", "close")
+NUMBERS = (*PRICES, "volume")
+QUALITY_COLUMNS = ("symbol", "time", "kind", "detail", "action")
+
+# Relative. Rounding only: prices scaled by an adjustment factor may differ in the last bits.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of one calendar and interval, as `check` leaves them, with everything noticed about them on the way.
+
+    frame: COLUMNS, sorted by symbol then time. quality: QUALITY_COLUMNS, one row per change or suspicion.
+    calendar: market identifier code, as "XNYS", or "24/7". interval: "1d". basis: in words, how prices were adjusted.
+    """
+
+    frame: pd.DataFrame
+    quality: pd.DataFrame
+    calendar: str
+    interval: str
+    basis: str
+
+
+def check(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The same bars with COLUMNS in order, text symbols, microsecond stamps and a fresh index; DataError at any fault.
+
+    Daily bars carry the session's date (naive, midnight), intraday bars an aware UTC stamp. Prices are finite and above
+    0, volume finite and not below 0, high at or above and low at or below every other price of the bar.
+    Nothing is repaired: a source does that, and says so in its quality report.
+    """
+    _check_columns(frame, where)
+    checked = frame.loc[:, list(COLUMNS)].reset_index(drop=True)
+    if checked.empty:
+        raise DataError(f"{where}: no bars: name symbols and dates for which the source has some")
+    checked["symbol"] = _symbols(checked["symbol"], where)
+    checked["time"] = _times(checked, where)
+    _check_order(checked, where)
+    _check_numbers(checked, where)
+    _check_range(checked, where)
+    return checked
+
+
+def quality_report(rows: Iterable[tuple[str, pd.Timestamp, str, str, str]]) -> pd.DataFrame:
+    """Quality rows (symbol, time, kind, detail, action) as a frame, typed also where there are none."""
+    report = pd.DataFrame(list(rows), columns=list(QUALITY_COLUMNS))
+    text = {name: "str" for name in QUALITY_COLUMNS if name != "time"}
+    return report.assign(time=pd.to_datetime(report["time"]).dt.as_unit("us")).astype(text)
+
+
+def _check_columns(frame: pd.DataFrame, where: str) -> None:
+    given = [str(name) for name in frame.columns]
+    missing = [name for name in COLUMNS if name not in given]
+    if missing:
+        raise DataError(f"{where}: no column {', '.join(missing)}: bars need {', '.join(COLUMNS)}")
+    other = [name for name in given if name not in COLUMNS]
+    if other:
+        raise DataError(f"{where}: unknown column {', '.join(other)}: bars have only {', '.join(COLUMNS)}")
+    if len(given) > len(COLUMNS):
+        raise DataError(f"{where}: a column occurs twice in {', '.join(given)}: keep one of each")
+    for name in NUMBERS:
+        if frame[name].dtype != np.float64:
+            raise DataError(f"{where}: column {name} holds {frame[name].dtype}: convert it to float64")
+
+
+def _symbols(symbols: pd.Series, where: str) -> pd.Series:
+    wrong = [row for row, symbol in enumerate(symbols.array) if not isinstance(symbol, str) or not symbol.strip()]
+    if wrong:
+        raise DataError(
+            f"{where}: row {wrong[0]}: symbol {symbols.array[wrong[0]]!r} is no text: write every symbol as text"
+            f"{_more(len(wrong))}"
+        )
+    return symbols.astype("str")
+
+
+def _times(frame: pd.DataFrame, where: str) -> pd.Series:
+    times = frame["time"]
+    if not pd.api.types.is_datetime64_any_dtype(times.dtype):
+        raise DataError(f"{where}: column time holds {times.dtype}: parse it to stamps with a unit")
+    unknown = times.isna().to_numpy()
+    if unknown.any():
+        raise DataError(
+            f"{where}: {frame['symbol'].array[int(unknown.argmax())]}: row {int(unknown.argmax())} has no time: "
+            f"give the bar its date{_more(int(unknown.sum()))}"
+        )
+    zone = times.dt.tz
+    if zone is not None and str(zone) != "UTC":
+        raise DataError(f"{where}: column time is in {zone}: convert intraday stamps to UTC")
+    if zone is None:
+        _raise_at(
+            frame,
+            (times != times.dt.normalize()).to_numpy(),
+            where,
+            "time",
+            "a daily bar carries its session's date at midnight; give intraday stamps their time zone, as UTC",
+        )
+    return times.dt.as_unit("us")
+
+
+def _check_order(frame: pd.DataFrame, where: str) -> None:
+    codes: Int[np.ndarray, " R"] = pd.factorize(frame["symbol"], sort=True)[0]
+    stamps = frame["time"].to_numpy(dtype="datetime64[us]")
+    same = codes[1:] == codes[:-1]
+    first = np.zeros(1, dtype=bool)
+    repeated = np.concatenate([first, same & (stamps[1:] == stamps[:-1])])
+    _raise_at(frame, repeated, where, "time", "the bar stands twice; keep one of them")
+    backwards = np.concatenate([first, (codes[1:] < codes[:-1]) | (same & (stamps[1:] < stamps[:-1]))])
+    _raise_at(frame, backwards, where, "time", "earlier than the row before it; sort by symbol, then time")
+
+
+def _check_numbers(frame: pd.DataFrame, where: str) -> None:
+    for name in NUMBERS:
+        values = frame[name].to_numpy()
+        _raise_at(frame, ~np.isfinite(values), where, name, "not a number; correct or remove the bar")
+        if name == "volume":
+            _raise_at(frame, values < 0, where, name, "volume is never below 0; correct or remove the bar")
+        else:
+            _raise_at(frame, values <= 0, where, name, "prices are above 0; correct or remove the bar")
+
+
+def _check_range(frame: pd.DataFrame, where: str) -> None:
+    high, low = frame["high"].to_numpy(), frame["low"].to_numpy()
+    for name in ("open", "close", "low"):
+        fault = high < frame[name].to_numpy() * (1 - ROUNDING)
+        _raise_at(frame, fault, where, "high", f"below the bar's {name}; correct or remove the bar")
+    for name in ("open", "close"):
+        fault = low > frame[name].to_numpy() * (1 + ROUNDING)
+        _raise_at(frame, fault, where, "low", f"above the bar's {name}; correct or remove the bar")
+
+
+def _raise_at(frame: pd.DataFrame, fault: Bool[np.ndarray, " R"], where: str, column: str, problem: str) -> None:
+    """DataError for the first row at fault, with the number of further ones."""
+    if not fault.any():
+        return
+    row = int(fault.argmax())
+    symbol, stamp = frame["symbol"].array[row], frame["time"].array[row]
+    value = "" if column == "time" else f" {frame[column].array[row]:.10g}"
+    raise DataError(f"{where}: {symbol} {_written(stamp)}: {column}{value}: {problem}{_more(int(fault.sum()))}")
+
+
+def _more(count: int) -> str:
+    return "" if count == 1 else f" ({count} such bars)"
+
+
+def _written(stamp: pd.Timestamp) -> str:
+    # A session's date has no time of day.
+    return stamp.isoformat() if stamp.tzinfo is not None or stamp != stamp.normalize() else str(stamp.date())

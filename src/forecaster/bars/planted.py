@@ -1,0 +1,135 @@
+"""Planted markets: synthetic daily bars with a structure that is known, or with none."""
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from forecaster.bars.calendar import FIRST, Calendar
+from forecaster.bars.contract import Bars, check, quality_report
+from forecaster.errors import ConfigError
+
+KINDS: Final = ("noise", "weekly")
+LAST: Final = "2025-12-31"  # fixed: the same bars on every day of the calendar
+
+# GARCH(1,1) of daily index returns, unconditional volatility sqrt(OMEGA / (1 - ALPHA - BETA)) = 1 %.
+OMEGA: Final = 2e-6
+ALPHA: Final = 0.08
+BETA: Final = 0.90
+FREEDOM: Final = 4  # degrees of freedom of the Student t noise
+WEEK: Final = 5  # bars
+BURN_IN: Final = 500  # bars simulated before the first one kept
+
+PATH_STEPS: Final = 16  # prices within a bar, the first of them its open
+FIRST_PRICE: Final = 100.0
+
+# Log volume: LEVEL + an AR(1) + PER_MOVE |r| / sigma + noise. Volume and absolute return move together (Karpoff, 1987,
+# The Relation Between Price Changes and Trading Volume).
+VOLUME_LEVEL: Final = 16.0
+VOLUME_MEMORY: Final = 0.9
+VOLUME_SHOCK: Final = 0.1
+VOLUME_PER_MOVE: Final = 0.3
+VOLUME_NOISE: Final = 0.15
+
+
+def load(kind: str, bars: int, seed: int, symbols: int = 1, phi: float = 0.7) -> Bars:
+    """Planted bars on the last `bars` XNYS sessions up to LAST, the same for the same arguments.
+
+    "weekly": r[t+1] = phi r[t-4] + e[t+1], of which a forecaster explains R2 = phi^2 at best. "noise": r = e, nothing.
+    e is GARCH(1,1) with standardised Student t noise, of infinite fourth moment: about 1 seed in 50 has an outburst of
+    volatility that outweighs all other bars. Symbols are independent, and a further one changes no other.
+    ConfigError for arguments that describe no market.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"planted bars: kind {kind!r}: choose from {', '.join(KINDS)}")
+    if symbols < 1:
+        raise ConfigError(f"planted bars: symbols {symbols}: ask for at least 1")
+    if not -1 < phi < 1:
+        raise ConfigError(f"planted bars: phi {phi}: |phi| must be below 1, or prices explode")
+    sessions = Calendar("XNYS").sessions(FIRST + pd.offsets.Week(), LAST)
+    if not 1 <= bars <= len(sessions):
+        raise ConfigError(f"planted bars: bars {bars}: ask for 1 to {len(sessions)}, the sessions up to {LAST}")
+    width = len(str(symbols - 1))
+    frames = [
+        _market(np.random.default_rng(stream), bars, phi if kind == "weekly" else 0.0).assign(
+            symbol=f"{kind.upper()}_{number:0{width}d}", time=sessions[-bars:]
+        )
+        for number, stream in enumerate(np.random.SeedSequence(seed).spawn(symbols))
+    ]
+    rule = f"r[t+1] = {phi} r[t-4] + e" if kind == "weekly" else "r = e"
+    return Bars(
+        frame=check(pd.concat(frames), "planted bars"),
+        quality=quality_report(()),
+        calendar="XNYS",
+        interval="1d",
+        basis=f"synthetic: {rule}, e GARCH(1,1) Student t, seed {seed}",
+    )
+
+
+def garch(noise: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Volatility sigma of a GARCH(1,1) driven by noise z of variance 1, where e = sigma z.
+
+    sigma2[0] = omega / (1 - alpha - beta); sigma2[t+1] = omega + (alpha z[t]^2 + beta) sigma2[t].
+    Bollerslev (1986), Generalized Autoregressive Conditional Heteroskedasticity.
+    """
+    variance = np.empty(len(noise))
+    now = OMEGA / (1 - ALPHA - BETA)
+    for bar, growth in enumerate(ALPHA * noise**2 + BETA):
+        variance[bar] = now
+        now = OMEGA + growth * now
+    return np.sqrt(variance)
+
+
+def weekly(innovations: Float[np.ndarray, " n"], phi: float) -> Float[np.ndarray, " n"]:
+    """Returns r[t] = phi r[t-5] + e[t], with r = 0 before the first bar."""
+    returns = innovations.copy()
+    for bar in range(WEEK, len(returns)):
+        returns[bar] += phi * returns[bar - WEEK]
+    return returns
+
+
+def _market(rng: np.random.Generator, bars: int, phi: float) -> pd.DataFrame:
+    """Open to volume of one symbol. Each kind of number has its own stream, so that phi changes prices only."""
+    noise_rng, path_rng, volume_rng = rng.spawn(3)
+    noise = noise_rng.standard_t(FREEDOM, BURN_IN + bars) / np.sqrt(FREEDOM / (FREEDOM - 2))
+    sigma = garch(noise)
+    returns = weekly(sigma * noise, phi)[BURN_IN:]
+    sigma = sigma[BURN_IN:]
+    path = np.exp(_log_paths(path_rng, returns, sigma)) * FIRST_PRICE
+    return pd.DataFrame(
+        {
+            "open": path[:, 0],
+            "high": path.max(axis=1),
+            "low": path.min(axis=1),
+            "close": path[:, -1],
+            "volume": np.round(np.exp(_log_volume(volume_rng, np.abs(returns) / sigma))),
+        }
+    )
+
+
+def _log_paths(
+    rng: np.random.Generator, returns: Float[np.ndarray, " n"], sigma: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, "n steps"]:
+    """Log prices within each bar: Gaussian steps of variance sigma^2 / steps, bridged from one close to the next.
+
+    The last of them is the sum of the returns so far; the range of all tells sigma also where the return does not.
+    """
+    steps = rng.standard_normal((len(returns), PATH_STEPS)) * (sigma / np.sqrt(PATH_STEPS))[:, None]
+    walk = steps.cumsum(axis=1)
+    share = np.arange(1, PATH_STEPS + 1) / PATH_STEPS
+    closes = returns.cumsum()
+    before = np.concatenate(([0.0], closes[:-1]))
+    paths = before[:, None] + walk + share * (returns - walk[:, -1])[:, None]
+    paths[:, -1] = closes
+    return paths
+
+
+def _log_volume(rng: np.random.Generator, moves: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    shocks, noise = rng.standard_normal((2, len(moves)))
+    # Stationary from the first bar on: its AR(1) term has the long-run variance already.
+    shocks[0] /= np.sqrt(1 - VOLUME_MEMORY**2)
+    persistent = VOLUME_SHOCK * shocks
+    for bar in range(1, len(moves)):
+        persistent[bar] += VOLUME_MEMORY * persistent[bar - 1]
+    return VOLUME_LEVEL + persistent + VOLUME_PER_MOVE * moves + VOLUME_NOISE * noise

@@ -1,0 +1,209 @@
+"""The command line: `python train.py ...` and `forecaster VERB ...`. torch loads once all that was typed holds."""
+
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import FrameType
+
+from forecaster.compose import load
+from forecaster.errors import ConfigError, ForecasterError
+from forecaster.explain import TYPED, conf_directory, display, groups
+from forecaster.jobs import Job, one_line, run, sweep
+
+VERBS = {
+    "train": "bars to report; the same as python train.py",
+    "evaluate": "scores a trained run, on its own bars or on others (source=...)",
+    "probe": "probes the attention heads of a trained run",
+    "predict": "forecasts the bars to come; run=DIR,DIR2 averages several runs",
+    "report": "writes a run's report.html again",
+}
+
+HELP = """\
+Trains attention forecasters on market bars, scores them, and probes what each attention head looks at.
+
+  python train.py experiment=NAME [key=value ...]      bars to report, into outputs/NAME/
+  python train.py -m experiment=NAME key=a,b [...]     a sweep: a job for each combination of values
+  forecaster VERB run=DIR [key=value ...]              a trained run, from a later point
+
+verbs
+{verbs}
+
+experiments
+{experiments}
+
+parts, chosen by name
+{parts}
+
+keys (all of them: conf/)
+  seed                 source.symbols       split.train_end      split.validation_end
+  data.targets         data.horizon         data.batch_size      baselines
+  model.width          model.heads          model.layers         model.window
+  model.optimizer.lr   trainer.max_epochs   hydra.run.dir        debug=true (tracebacks)
+
+options
+  -m, --multirun       run every combination of values given as key=a,b
+  --config-dir DIR     find experiments and parts in DIR too
+  -h, --help           this text
+
+Text with signs in it, or that reads as a value, is quoted twice: 'source.symbols=["^GSPC"]'.
+"""
+
+
+def train() -> None:
+    """The command `python train.py`."""
+    _end(_train, sys.argv[1:])
+
+
+def main() -> None:
+    """The command `forecaster`."""
+    _end(_verb, sys.argv[1:])
+
+
+def _end(command: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> None:
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = command(arguments)
+    except ForecasterError as error:
+        code = _tell(error, any(re.fullmatch(r"\+*debug=(true|yes|on|1)", line, re.IGNORECASE) for line in arguments))
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        code = 128 + signal.SIGINT
+    sys.exit(code)
+
+
+def _terminate(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _tell(error: Exception, debug: bool) -> int:
+    """One line for what a user can mend; an error of the program's own is raised again, with its traceback."""
+    if not isinstance(error, ForecasterError):
+        raise error
+    if debug:
+        traceback.print_exception(error)
+    sys.stderr.write(f"error: {one_line(error)}\n")
+    return error.exit_code
+
+
+def _train(arguments: Sequence[str]) -> int:
+    if _wants_help(arguments):
+        return _help()
+    multirun, overrides = _options(arguments)
+    if multirun:
+        return _table(sweep(overrides))
+    config, directory, error = run(overrides)
+    if error:
+        return _tell(error, config.debug)
+    sys.stdout.write(f"{display(directory / 'report.html')}\n")
+    return 0
+
+
+def _verb(arguments: Sequence[str]) -> int:
+    if _wants_help(arguments):
+        return _help()
+    if not arguments:
+        raise ConfigError(f"no verb (in {TYPED}); write forecaster VERB, one of {', '.join(VERBS)}")
+    verb, *rest = arguments
+    if verb == "train":
+        return _train(rest)
+    if verb not in VERBS:
+        close = get_close_matches(verb, VERBS, 1, 0.7)
+        meant = f"did you mean {close[0]}? Choose" if close else "choose"
+        raise ConfigError(f"{verb} is not a verb (in {TYPED}); {meant} one of {', '.join(VERBS)}")
+    directories, overrides = _runs(verb, rest)
+    for directory in directories:
+        load(directory / "config.yaml", overrides)
+    if verb == "report" and overrides:
+        raise ConfigError(f"{overrides[0]} changes no report (in {TYPED}); write forecaster report run=DIR")
+    from forecaster import line  # torch
+
+    match verb:
+        case "evaluate":
+            sys.stdout.write(f"{display(line.evaluate(directories[0], overrides))}\n")
+        case "probe":
+            sys.stdout.write(f"{display(line.probe(directories[0], overrides))}\n")
+        case "predict":
+            line.predict(directories, overrides).to_csv(sys.stdout, index=False, float_format="%.10g")
+        case _:
+            sys.stdout.write(f"{display(line.write_report(directories[0]))}\n")
+    return 0
+
+
+def _options(arguments: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether -m was given, and the overrides; the folder of --config-dir is one of them for Hydra."""
+    multirun, overrides, rest = False, list[str](), iter(arguments)
+    for argument in rest:
+        if argument in ("-m", "--multirun"):
+            multirun = True
+        elif argument.split("=")[0] == "--config-dir":
+            folder = Path(argument.partition("=")[2] or next(rest, ""))
+            if not folder.is_dir():
+                raise ConfigError(f"--config-dir={folder} is not a directory (in {TYPED}); give an existing one")
+            overrides.append(f'hydra.searchpath=["file://{folder.absolute()}"]')
+        elif argument.startswith("-"):
+            raise ConfigError(f"{argument} is not an option (in {TYPED}); choose -m, --config-dir DIR or --help")
+        else:
+            overrides.append(argument)
+    return multirun, overrides
+
+
+def _runs(verb: str, arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """The directories of run=, each found to be a run's, and the overrides beside it."""
+    given = [argument.removeprefix("run=") for argument in arguments if argument.startswith("run=")]
+    overrides = [argument for argument in arguments if not argument.startswith("run=")]
+    if options := [argument for argument in overrides if argument.startswith("-")]:
+        raise ConfigError(f"{options[0]} is not an option of {verb} (in {TYPED}); write key=value, or --help")
+    if len(given) != 1 or not given[0]:
+        raise ConfigError(f"run= is given {len(given)} times, not once (in {TYPED}); write forecaster {verb} run=DIR")
+    directories = [Path(given[0])]
+    if verb == "predict" and not directories[0].exists():
+        directories = [Path(name) for name in given[0].split(",")]
+    for directory in directories:
+        if not (directory / "config.yaml").is_file():
+            jobs = sorted(directory.glob("*/config.yaml"))
+            remedy = (
+                f"give one of its jobs, run={jobs[0].parent}" if jobs else "give the directory that a training named"
+            )
+            raise ConfigError(f"run={directory} is not a run directory: it has no config.yaml (in {TYPED}); {remedy}")
+    return directories, overrides
+
+
+def _wants_help(arguments: Sequence[str]) -> bool:
+    return any(argument in ("-h", "--help") for argument in arguments)
+
+
+def _help() -> int:
+    experiments = {file.stem: _first_comment(file) for file in sorted((conf_directory() / "experiment").glob("*.yaml"))}
+    parts = {f"{name}=": ", ".join(choices) for name, choices in groups().items() if name != "experiment"}
+    tables = {"verbs": VERBS, "experiments": experiments, "parts": parts}
+    width = max(len(name) for table in tables.values() for name in table)
+    lines = {
+        title: "\n".join(f"  {name:<{width}}  {text}" for name, text in table.items())
+        for title, table in tables.items()
+    }
+    sys.stdout.write(HELP.format(**lines))
+    return 0
+
+
+def _first_comment(file: Path) -> str:
+    lines = (
+        line.lstrip("# ").strip() for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("#")
+    )
+    return next((line for line in lines if not line.startswith("@package")), "")
+
+
+def _table(jobs: Sequence[Job]) -> int:
+    """Prints how the jobs of a sweep ended; returns the exit code of the first that failed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("job", "overrides", "status", "directory", title="sweep")
+    for job in jobs:
+        status = job.status if job.exit_code == 0 else f"{job.status} ({job.exit_code})"
+        table.add_row(str(job.job), job.overrides, status, job.directory)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    return next((job.exit_code for job in jobs if job.exit_code), 0)

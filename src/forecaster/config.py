@@ -1,0 +1,256 @@
+"""The schema of a configuration, key by key, and what its values must satisfy. The values stand in conf/."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from datetime import date
+from operator import attrgetter
+from typing import Any, cast, get_type_hints
+
+from forecaster.errors import ConfigError
+
+TARGETS = ("return", "volatility", "volume")
+BASELINES = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
+MARKETS = ("weekly", "noise")
+POSITIONS = ("learned", "rotary")
+LOGGERS = ("csv",)
+
+
+@dataclass(kw_only=True)
+class Source:
+    """Where the bars come from; the fields beside `kind` belong to each kind."""
+
+    kind: str
+
+
+@dataclass(kw_only=True)
+class Bundled(Source):
+    """The daily bars that ship with the library arch."""
+
+    kind: str = "bundled"
+    # Text, a list of text once composed. Any: list[str] would turn 1E5 into "100000.0" and refuse a single text.
+    symbols: Any
+
+
+@dataclass(kw_only=True)
+class Planted(Source):
+    """A synthetic market: `weekly` is r[t+1] = phi r[t-4] + noise, `noise` is noise alone."""
+
+    kind: str = "planted"
+    market: str
+    bars: int
+    seed: int
+    phi: float
+
+
+SOURCES: Mapping[str, type[Source]] = {"bundled": Bundled, "planted": Planted}
+
+
+@dataclass(kw_only=True)
+class Data:
+    """What is forecast (targets, horizon H in bars) and how many windows make a batch B."""
+
+    targets: list[str]
+    horizon: int
+    batch_size: int
+
+
+@dataclass(kw_only=True)
+class Split:
+    """Where train ends and where validation ends: a date, or a fraction of the sessions; the embargo in bars."""
+
+    train_end: Any  # text or float: OmegaConf can't compose a union below a part that is still missing
+    validation_end: Any
+    embargo: int
+
+
+@dataclass(kw_only=True)
+class Optimizer:
+    """AdamW; `warmup` is the fraction of all steps over which the rate rises to `lr`."""
+
+    lr: float
+    weight_decay: float
+    warmup: float
+
+
+@dataclass(kw_only=True)
+class Model:
+    """Width D, heads N, window L in bars (null: min(64, what fits)), feedforward as a multiple of D."""
+
+    width: int
+    heads: int
+    layers: int
+    window: int | None
+    feedforward: int
+    dropout: float
+    attention_dropout: float
+    positions: str
+    causal: bool
+    skip: bool
+    optimizer: Optimizer
+
+
+@dataclass(kw_only=True)
+class Trainer:
+    """Early stopping after `patience` epochs without a better validation loss; `clip` bounds the gradient's norm."""
+
+    max_epochs: int
+    patience: int
+    clip: float
+
+
+@dataclass(kw_only=True)
+class Probes:
+    """Whether heads are probed after training; `forecaster probe` does so whatever stands here."""
+
+    enabled: bool
+
+
+@dataclass(kw_only=True)
+class Logger:
+    """Where the losses of each epoch go."""
+
+    kind: str
+
+
+@dataclass(kw_only=True)
+class Config:
+    """One run."""
+
+    seed: int
+    experiment_name: str
+    source: Source
+    data: Data
+    split: Split
+    model: Model
+    trainer: Trainer
+    probes: Probes
+    logger: Logger
+    baselines: list[str]
+    debug: bool
+
+
+# Intervals as mathematics writes them: a square bracket includes its end. NaN is in none.
+LIMITS: Mapping[str, str] = {
+    "seed": "[0, 4294967295]",
+    "source.bars": "[1, inf)",
+    "source.seed": "[0, 4294967295]",
+    "source.phi": "(-1, 1)",
+    "data.horizon": "[1, inf)",
+    "data.batch_size": "[1, inf)",
+    "split.embargo": "[0, inf)",
+    "model.width": "[1, inf)",
+    "model.heads": "[1, inf)",
+    "model.layers": "[1, inf)",
+    "model.window": "[1, inf)",
+    "model.feedforward": "[1, inf)",
+    "model.dropout": "[0, 1)",
+    "model.attention_dropout": "[0, 1)",
+    "model.optimizer.lr": "(0, inf)",
+    "model.optimizer.weight_decay": "[0, inf)",
+    "model.optimizer.warmup": "[0, 1)",
+    "trainer.max_epochs": "[1, inf)",
+    "trainer.patience": "[1, inf)",
+    "trainer.clip": "(0, inf)",
+}
+
+
+def keys(schema: type = Config, prefix: str = "") -> dict[str, Any]:
+    """Every key that a configuration may hold, dotted, with its type; the fields of all kinds of source together."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(schema).items():
+        if not is_dataclass(hint):
+            found[prefix + name] = hint
+            continue
+        declared = cast(type, hint)
+        for part in SOURCES.values() if declared is Source else (declared,):
+            found |= keys(part, f"{prefix}{name}.")
+    return found
+
+
+def shown(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if isinstance(value, list):
+        return "[" + ",".join(shown(item) for item in cast("list[Any]", value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def validate(config: Config, where: Callable[[str], str] = lambda key: "the configuration") -> None:
+    """Raise ConfigError for the first value that cannot be meant; `where` tells in what place a key got its value."""
+    for key, fault, remedy in faults(config):
+        raise ConfigError(f"{key}={shown(attrgetter(key)(config))} {fault} (in {where(key)}); {remedy}")
+
+
+def faults(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield each key whose value is wrong, with what is wrong and what to do."""
+    yield from _source_faults(config.source)
+    for key, interval in LIMITS.items():
+        if key.startswith("source.") and not hasattr(config.source, key.removeprefix("source.")):
+            continue
+        value = attrgetter(key)(config)
+        if value is not None and not _inside(value, interval):
+            yield key, f"is outside {interval}", "give a number inside"
+    yield from _split_faults(config.split)
+    yield from _model_faults(config.model)
+    for key, known in {"data.targets": TARGETS, "baselines": BASELINES}.items():
+        names = attrgetter(key)(config)
+        if unknown := [name for name in names if name not in known]:
+            yield key, f"names {shown(unknown[0])}, which is not known", f"choose from {', '.join(known)}"
+        if len(set(names)) < len(names):
+            yield key, "names one twice", "name each once"
+    if not config.data.targets:
+        yield "data.targets", "names nothing to forecast", f"choose from {', '.join(TARGETS)}"
+    if config.logger.kind not in LOGGERS:
+        yield "logger.kind", "is not known", f"choose one of {', '.join(LOGGERS)}"
+    if not re.fullmatch(r"[\w.+-]+", config.experiment_name):
+        yield "experiment_name", "is not a folder's name", "use letters, digits and any of _ . + -"
+
+
+def _inside(value: float | int, interval: str) -> bool:
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    return (low <= value if interval[0] == "[" else low < value) and (
+        value <= high if interval[-1] == "]" else value < high
+    )
+
+
+def _source_faults(source: Source) -> Iterator[tuple[str, str, str]]:
+    if isinstance(source, Bundled):
+        wrong = [symbol for symbol in source.symbols if not isinstance(symbol, str)]
+        if wrong:
+            yield "source.symbols", f"holds {shown(wrong[0])}, a value where text is meant", 'quote it: ["NA", "7203"]'
+        elif not source.symbols or len(set(source.symbols)) < len(source.symbols):
+            yield "source.symbols", "is empty or names a symbol twice", "name each symbol once"
+    if isinstance(source, Planted) and source.market not in MARKETS:
+        yield "source.market", "is not known", f"choose one of {', '.join(MARKETS)}"
+
+
+def _split_faults(split: Split) -> Iterator[tuple[str, str, str]]:
+    train, validation = _end(split.train_end), _end(split.validation_end)
+    for key, end in (("split.train_end", train), ("split.validation_end", validation)):
+        if end is None:
+            yield key, "is neither a date nor a fraction", "give a date (2012-12-31) or a number between 0 and 1 (0.7)"
+    dates = isinstance(train, date) and isinstance(validation, date) and train >= validation
+    fractions = isinstance(train, float) and isinstance(validation, float) and train >= validation
+    if dates or fractions:
+        yield "split.validation_end", f"is not after split.train_end={shown(split.train_end)}", "give a later one"
+
+
+def _end(value: Any) -> date | float | None:
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, float) and 0 < value < 1 else None
+
+
+def _model_faults(model: Model) -> Iterator[tuple[str, str, str]]:
+    if model.width % model.heads:
+        divisors = [str(heads) for heads in range(1, model.width + 1) if model.width % heads == 0]
+        yield "model.heads", f"does not divide model.width={model.width}", f"choose one of {', '.join(divisors)}"
+    if model.positions not in POSITIONS:
+        yield "model.positions", "is not known", f"choose one of {', '.join(POSITIONS)}"
+    if model.positions == "rotary" and model.width // model.heads % 2:
+        yield "model.positions", f"needs an even width per head, not {model.width // model.heads}", "choose fewer heads"

@@ -1,0 +1,365 @@
+"""The whole line: bars -> windows -> network -> training -> forecasts -> probes -> report."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import lightning
+import numpy as np
+import pandas as pd
+import torch
+
+from forecaster import compose, run
+from forecaster.bars import bundled, planted, store
+from forecaster.bars.calendar import Calendar
+from forecaster.bars.contract import Bars, quality_report
+from forecaster.config import Bundled, Config, Planted, Source
+from forecaster.errors import DataError, ForecasterError
+from forecaster.forecasts import baselines, frame, network, scores, significance
+from forecaster.networks.encoder import Encoder
+from forecaster.training import checkpoints
+from forecaster.training.fit import fit
+from forecaster.training.task import Recipe, Task
+from forecaster.windows import datamodule, panel, scaling, splits
+from forecaster.windows.features import WARMUP
+
+DEFAULT_WINDOW = 64
+VERSIONS = ("torch", "lightning", "numpy", "pandas", "scipy", "arch", "hydra-core")
+ATTENTION = "attention"  # the trained network's name in every table
+
+
+@dataclass(frozen=True)
+class Line:
+    """Everything up to the network: what training, scores and probes of one run share."""
+
+    config: Config
+    bars: Bars
+    panel: panel.Panel
+    split: splits.Split
+    length: int
+    task: Task
+
+
+def say(text: str) -> None:
+    """Progress, on stderr: stdout is for results."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def load_bars(source: Source) -> Bars:
+    """Bars of a source."""
+    match source:
+        case Bundled(symbols=symbols):
+            return bundled.load(symbols)
+        case Planted(market=market, bars=bars, seed=seed, phi=phi):
+            return planted.load(market, bars, seed, phi=phi)
+        case _:
+            raise TypeError(f"no loader for {type(source).__name__}")
+
+
+def prepare(config: Config, bars: Bars) -> Line:
+    """Panel, parts, scaler and an untrained network; the seed fixes the weights it starts from."""
+    lightning.seed_everything(config.seed, verbose=False)
+    built = panel.build(bars, tuple(config.data.targets), config.data.horizon)
+    length = config.model.window or fitting_window(built, config.split.train_end)
+    parts = splits.split(built, length, config.split.train_end, config.split.validation_end, config.split.embargo)
+    scaler = scaling.fit(built, parts, length)
+    bars = replace(bars, quality=pd.concat([bars.quality, left_out(built, length, scaler)], ignore_index=True))
+    model = config.model
+    encoder = Encoder(
+        features=len(built.feature_names),
+        length=length,
+        width=model.width,
+        heads=model.heads,
+        layers=model.layers,
+        feedforward=model.feedforward * model.width,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        causal=model.causal,
+        positions=model.positions,
+        skip=model.skip,
+        horizon=built.horizon,
+        targets=len(built.target_names),
+    )
+    recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
+    return Line(config, bars, built, parts, length, Task(encoder, scaler, recipe))
+
+
+def fitting_window(built: panel.Panel, train_end: str | float) -> int:
+    """The default window: 64 bars, or what leaves half of the longest symbol's training bars as origins."""
+    end = splits.boundary(built, train_end, "split.train_end")
+    bars = max(int((built.times[slice(*built.bounds(i))] <= end).sum()) for i in range(len(built.symbols)))
+    length = min(DEFAULT_WINDOW, (bars - WARMUP) // 2)
+    if length < 1:
+        raise DataError(
+            f"too few bars to train on: the longest symbol has {bars} up to {np.datetime_as_string(end, unit='D')}, "
+            f"of which {WARMUP} warm the features up; bring more bars or move split.train_end"
+        )
+    return length
+
+
+def left_out(built: panel.Panel, length: int, scaler: scaling.Scaler) -> pd.DataFrame:
+    """Quality rows for what the windows leave out or cannot scale."""
+    rows: list[tuple[str, pd.Timestamp, str, str, str]] = []
+    for origin in built.undefined(length):
+        symbol, stamp = built.symbols[built.symbol_ids[origin]], pd.Timestamp(built.times[origin])
+        unknown = [n for c, n in enumerate(built.target_names) if not np.isfinite(built.targets[origin, :, c]).all()]
+        rows.append((symbol, stamp, "undefined_target", f"{', '.join(unknown)} after this bar", "origin left out"))
+    for number, symbol in enumerate(built.symbols):
+        first, end = built.bounds(number)
+        needed = WARMUP + length + built.horizon
+        if end - first < needed:
+            stamp = pd.Timestamp(built.times[end - 1])
+            detail = f"{end - first} bars < {needed} (warm-up {WARMUP} + window {length} + horizon {built.horizon})"
+            rows.append((symbol, stamp, "too_short", detail, "symbol left out"))
+    first_time = pd.Timestamp(built.times[0])
+    rows.extend(("all", first_time, "constant", f"{name} never changes", "std taken as 1") for name in scaler.constant)
+    return quality_report(rows)
+
+
+def description(line: Line) -> dict[str, object]:
+    """What weights are good for: loading them for anything else is an error."""
+    model = line.config.model
+    return {
+        "features": list(line.panel.feature_names),
+        "targets": list(line.panel.target_names),
+        "horizon": line.panel.horizon,
+        "window": line.length,
+        "width": model.width,
+        "heads": model.heads,
+        "layers": model.layers,
+        "positions": model.positions,
+        "causal": model.causal,
+        "skip": model.skip,
+    }
+
+
+def train(config: Config, directory: Path) -> None:
+    """Bars to report, into a new run directory; the summary says how it ended."""
+    run.begin(directory, compose.to_yaml(config))
+    with _status(directory):
+        bars = load_bars(config.source)
+        store.write(bars, directory / run.BARS)
+        line = prepare(config, bars)
+        run.write_table(directory, "quality", line.bars.quality)
+        run.update_summary(directory, **facts(line))
+        say(_opening(line, directory))
+        with _timed(directory, "training"):
+            epoch = fit(
+                line.task,
+                datamodule.Bars(line.panel, line.split, line.length, config.data.batch_size, config.seed),
+                directory,
+                {**description(line), "config": compose.to_yaml(config), "versions": versions()},
+                max_epochs=config.trainer.max_epochs,
+                patience=config.trainer.patience,
+                average=config.trainer.average,
+                say=say,
+                progress=sys.stderr.isatty(),
+            )
+        run.update_summary(directory, best_epoch=epoch)
+        score(line, directory)
+        if config.probes.enabled:
+            look(line, directory)
+        run.update_summary(directory, status="complete")
+        write_report(directory)
+    show(directory)
+
+
+def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
+    """The line of a run, from its directory alone: its configuration, its bars (or those of an overriding source) and
+    its best weights with their scaler.
+    """
+    run.check_run(directory)
+    config = compose.load(directory / run.CONFIG, overrides)
+    own = not any(override.startswith("source") for override in overrides)
+    bars = store.read(directory / run.BARS) if own else load_bars(config.source)
+    line = prepare(config, bars)
+    path = directory / run.BEST
+    content = checkpoints.load(path)
+    found = content["forecaster"]
+    assert isinstance(found, dict)
+    # The window that a run chose for its own bars holds on others too.
+    if config.model.window is None and found["window"] != line.length:
+        line = prepare(replace(config, model=replace(config.model, window=found["window"])), bars)
+    checkpoints.verify(content, description(line), path)
+    state = content["state_dict"]
+    assert isinstance(state, dict)
+    line.task.load_state_dict(state)
+    line.task.eval()
+    return line
+
+
+def evaluate(directory: Path, overrides: Sequence[str] = ()) -> Path:
+    """Scores a saved run again, in place; on other bars or options into a directory of its own inside the run."""
+    line, target = _reopen(directory, overrides, "evaluate")
+    score(line, target)
+    return target
+
+
+def probe(directory: Path, overrides: Sequence[str] = ()) -> Path:
+    """Probes a saved run again, in place; on other bars or options into a directory of its own inside the run."""
+    line, target = _reopen(directory, overrides, "probe")
+    look(line, target)
+    return target
+
+
+def predict(directories: Sequence[Path], overrides: Sequence[str] = ()) -> pd.DataFrame:
+    """The next H bars of every symbol, with origin and target dates; several runs are averaged."""
+    frames = [_next_bars(load(directory, overrides)) for directory in directories]
+    together = frames[0] if len(frames) == 1 else frame.average(frames, "ensemble")
+    return together.drop(columns=["fold", "actual"])
+
+
+def _next_bars(line: Line) -> pd.DataFrame:
+    origins = line.panel.last_origins(line.length)
+    if len(origins) == 0:
+        raise DataError(f"no symbol has the {WARMUP + line.length} bars that one window needs: bring more bars")
+    calendar = Calendar(line.panel.calendar)
+    times = line.panel.target_times.copy()
+    for origin in origins:
+        times[origin] = np.array(calendar.after(line.panel.times[origin], line.panel.horizon), dtype="datetime64[us]")
+    known = replace(line.panel, target_times=times)
+    return frame.tidy(ATTENTION, network.forecast(line.task, known, origins, line.length), known, origins)
+
+
+def score(line: Line, directory: Path) -> None:
+    """Forecasts of the network and the baselines on the test part; scores, tests and headline."""
+    with _timed(directory, "scores"):
+        built, parts = line.panel, line.split
+        rows = np.concatenate([parts.validation, parts.test])
+        forecasts = {ATTENTION: network.forecast(line.task, built, rows, line.length)}
+        for name in line.config.baselines:
+            if any(baselines.applicable(name, target) for target in built.target_names):
+                forecasts[name] = baselines.forecasts(name, built, parts.train, rows, line.length)
+        together = pd.concat(
+            [frame.tidy(name, forecast, built, rows) for name, forecast in forecasts.items()], ignore_index=True
+        )
+        held_out = together["origin"] > parts.validation_end
+        validation, test = together[~held_out], together[held_out].reset_index(drop=True)
+        smearing = scores.smearing(validation)
+        means = baselines.training_means(built, parts.train)
+        table = scores.scores(test, means, smearing)
+        tested = significance.tests(test, ATTENTION, smearing)
+        frame.write(test, directory / run.FORECASTS)
+        run.write_table(directory, "scores", table)
+        run.write_table(directory, "tests", tested)
+        run.update_summary(directory, headline=significance.headline(tested, table))
+
+
+def look(line: Line, directory: Path) -> None:
+    """Probes every attention head."""
+    from forecaster.probes.heads import probe as probe_heads
+
+    with _timed(directory, "probes"):
+        probed = probe_heads(line.task, line.panel, line.split, line.length)
+        run.write_table(directory, "heads", probed.heads)
+        run.write_table(directory, "head_facts", probed.head_facts)
+        run.write_table(directory, "knockouts", probed.knockouts)
+        run.write_table(directory, "lag_profiles", probed.lag_profiles)
+        run.update_summary(directory, gates=probed.gates)
+
+
+def show(directory: Path) -> None:
+    """Scores and labelled heads, as tables in the terminal."""
+    from rich.console import Console
+
+    from forecaster.report.terminal import heads_table, scores_table
+
+    tables = run.read_tables(directory)
+    console = Console()
+    for sentence in run.read_summary(directory).get("headline", []):
+        console.print(sentence, highlight=False)
+    console.print(scores_table(tables["scores"], tables["tests"]))
+    if "heads" in tables:
+        console.print(heads_table(tables["heads"]))
+
+
+def write_report(directory: Path) -> Path:
+    """The report of what the run directory holds."""
+    from forecaster.report.page import page
+
+    with _timed(directory, "report"):
+        tables = run.read_tables(directory)
+        if (directory / run.FORECASTS).is_file():
+            tables["forecasts"] = frame.read(directory / run.FORECASTS)
+        run.write_text(directory / run.REPORT, page(tables, run.read_summary(directory)))
+    return directory / run.REPORT
+
+
+def facts(line: Line) -> dict[str, object]:
+    """What the summary says of a run before it has trained."""
+    built, parts = line.panel, line.split
+    return {
+        "experiment": line.config.experiment_name,
+        "seed": line.config.seed,
+        "symbols": list(built.symbols),
+        "bars": len(built.times),
+        "first": str(built.times.min())[:10],
+        "last": str(built.times.max())[:10],
+        "calendar": built.calendar,
+        "week_bars": built.week_bars,
+        "basis": line.bars.basis,
+        "targets": list(built.target_names),
+        "horizon": built.horizon,
+        "window": line.length,
+        "parameters": sum(p.numel() for p in line.task.network.parameters()),
+        "windows": {name: len(getattr(parts, name)) for name in ("train", "validation", "test")},
+        "purged": parts.purged,
+        "train_end": str(parts.train_end)[:10],
+        "validation_end": str(parts.validation_end)[:10],
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that figures depend on."""
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in VERSIONS}}
+
+
+def _opening(line: Line, directory: Path) -> str:
+    told = facts(line)
+    windows = ", ".join(f"{name} {len(getattr(line.split, name))}" for name in ("train", "validation", "test"))
+    return (
+        f"{told['experiment']}: {', '.join(line.panel.symbols)}, {told['first']} to {told['last']}; window "
+        f"{line.length} bars; windows {windows} ({line.split.purged} purged); {told['parameters']:,} parameters; {directory}"
+    )
+
+
+def _reopen(directory: Path, overrides: Sequence[str], verb: str) -> tuple[Line, Path]:
+    line = load(directory, overrides)
+    if not overrides:
+        return line, directory
+    target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
+    run.begin(target, compose.to_yaml(line.config))
+    run.update_summary(target, of=str(directory), **facts(line))
+    run.write_table(target, "quality", line.bars.quality)
+    return line, target
+
+
+@contextmanager
+def _timed(directory: Path, name: str) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    run.add_timings(directory, **{name: time.monotonic() - start})
+
+
+@contextmanager
+def _status(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except ForecasterError as fault:
+        run.update_summary(directory, status="failed", error=str(fault))
+        raise
+    except Exception as fault:
+        run.update_summary(directory, status="failed", error=f"{type(fault).__name__}: {fault}")
+        raise
+    except BaseException:
+        run.update_summary(directory, status="interrupted")
+        raise

@@ -1,0 +1,126 @@
+"""The forecaster's network: a pre-norm transformer encoder over a window of bars, read at its last bar."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from forecaster.networks.attention import Captured, Edit, MultiHeadAttention
+from forecaster.networks.readout import Readout
+
+WEEK, MONTH = 5, 22  # bars of a log-HAR's weekly and monthly means
+
+
+@dataclass(frozen=True)
+class Output:
+    """A forecast, and what was recorded of the layers asked for."""
+
+    quantiles_BHCQ: Float[Tensor, "B H C Q"]
+    mean_BHC: Float[Tensor, "B H C"]
+    captured: dict[int, Captured]
+
+
+class Block(nn.Module):
+    """x + Attention(norm x), then x + MLP(norm x), dropout on both branches.
+
+    Xiong et al. (2020), On Layer Normalization in the Transformer Architecture (the pre-norm form).
+    """
+
+    def __init__(self, attention: MultiHeadAttention, feedforward: int, dropout: float) -> None:
+        super().__init__()
+        width = attention.width
+        self.norm_attention, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = attention
+        self.mlp = nn.Sequential(nn.Linear(width, feedforward), nn.GELU(), nn.Linear(feedforward, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x_BSD: Float[Tensor, "B S D"],
+        queries: Sequence[int] | None,
+        edit: Edit | None,
+        capture: Sequence[int] | None,
+    ) -> tuple[Float[Tensor, "B T D"], Captured | None]:
+        """Output for the queries only; the other bars serve as keys."""
+        attended, captured = self.attention(self.norm_attention(x_BSD), queries=queries, edit=edit, capture=capture)
+        x_BTD = (x_BSD if queries is None else x_BSD[:, list(queries)]) + self.dropout(attended)
+        return x_BTD + self.dropout(self.mlp(self.norm_mlp(x_BTD))), captured
+
+
+class Encoder(nn.Module):
+    """Window of scaled features to mean and quantiles of every target and step.
+
+    The last layer computes only the last bar's query, which is all that the readout reads.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: int,
+        length: int,
+        width: int,
+        heads: int,
+        layers: int,
+        feedforward: int,
+        dropout: float,
+        attention_dropout: float,
+        causal: bool,
+        positions: str,
+        skip: bool,
+        horizon: int,
+        targets: int,
+    ) -> None:
+        super().__init__()
+        self.length, self.layers, self.heads = length, layers, heads
+        self.embed = nn.Linear(features, width)
+        self.position = nn.Parameter(torch.randn(length, width) * 0.02) if positions == "learned" else None
+        self.blocks = nn.ModuleList(
+            Block(
+                MultiHeadAttention(
+                    width, heads, dropout=attention_dropout, causal=causal, rotary=positions == "rotary"
+                ),
+                feedforward,
+                dropout,
+            )
+            for _ in range(layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(width)
+        self.readout = Readout(width, 3 * features if skip else 0, horizon, targets)
+
+    def forward(
+        self,
+        x_BLF: Float[Tensor, "B L F"],
+        edits: Mapping[int, Edit] | None = None,
+        capture: Mapping[int, Sequence[int]] | None = None,
+    ) -> Output:
+        """Forecast in scaled target units; edits and capture by layer."""
+        x_BTD = self.embed(x_BLF)
+        if self.position is not None:
+            x_BTD = x_BTD + self.position
+        x_BTD = self.dropout(x_BTD)
+        captured: dict[int, Captured] = {}
+        for layer in range(self.layers):
+            queries = (self.length - 1,) if layer == self.layers - 1 else None
+            x_BTD, record = self.blocks[layer](x_BTD, queries, (edits or {}).get(layer), (capture or {}).get(layer))
+            if record is not None:
+                captured[layer] = record
+        quantiles_BHCQ, mean_BHC = self.readout(self.norm(x_BTD[:, -1]), linear_inputs(x_BLF))
+        return Output(quantiles_BHCQ, mean_BHC, captured)
+
+    def attention(self, layer: int) -> MultiHeadAttention:
+        """The attention module of a layer."""
+        block = self.blocks[layer]
+        assert isinstance(block, Block)
+        return block.attention
+
+    def computed(self, layer: int) -> tuple[int, ...]:
+        """Query positions that a layer computes: every bar, but in the last layer the last bar alone."""
+        return (self.length - 1,) if layer == self.layers - 1 else tuple(range(self.length))
+
+
+def linear_inputs(x_BLF: Float[Tensor, "B L F"]) -> Float[Tensor, "B K"]:
+    """What a log-HAR reads: each feature's last value and its mean over the last 5 and 22 bars (K = 3 F)."""
+    return torch.cat((x_BLF[:, -1], x_BLF[:, -WEEK:].mean(1), x_BLF[:, -MONTH:].mean(1)), dim=-1)

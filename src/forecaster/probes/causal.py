@@ -1,0 +1,121 @@
+"""The causal tests of one network on its test windows: every head ablated, and the flagged bars of every pattern."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from forecaster.probes.capture import batches, forecast
+from forecaster.probes.knockout import (
+    Edits,
+    Gate,
+    Head,
+    ablation,
+    gates,
+    losses,
+    rise,
+    same_mass,
+    same_offsets,
+    training_means,
+    value_knockout,
+)
+from forecaster.probes.masks import Mask, Probe
+from forecaster.probes.statistics import Interval, blocks
+from forecaster.probes.survey import last_mask
+from forecaster.training.task import Task
+from forecaster.windows.panel import Panel
+from forecaster.windows.splits import Split
+
+MATCHED_LAG: Final = "matched_lag"
+MATCHED_MASS: Final = "matched_mass"
+
+Claim = tuple[Head, Probe]
+
+
+@dataclass(frozen=True)
+class Knockout:
+    """What knocking out the values of a head's flagged bars did, arrays over targets.
+
+    flagged: rise. matched: rise by kind of matched bars. specificity: the former less each of the latter, over the
+    windows that have both. mass_matched: share of the flagged mass that the matched bars of `matched_mass` carry.
+    """
+
+    flagged: Interval
+    matched: Mapping[str, Interval]
+    specificity: Mapping[str, Interval]
+    mass_matched: float
+
+
+class Trials:
+    """Edited passes over the test windows, all against the same unedited one."""
+
+    def __init__(self, task: Task, panel: Panel, split: Split, length: int) -> None:
+        self.task, self.panel, self.origins, self.length = task, panel, split.test, length
+        self.means = training_means(task, panel, split.train, length)
+        self.block_n = blocks(panel.times[split.test], length)
+        self.losses_nC = losses(task, panel, split.test, length)
+        self.gates: list[Gate] = gates(task, panel, split.train, split.test, self.losses_nC)
+
+    def change(self, edits: Edits) -> Float[np.ndarray, "n C"]:
+        """Loss with edits less loss without, by window and target."""
+        return losses(self.task, self.panel, self.origins, self.length, edits) - self.losses_nC
+
+    def mean_ablated(self, heads: Sequence[Head]) -> Interval:
+        """Rise of each target's loss when the heads' outputs are their training means."""
+        return rise(self.change(ablation(heads, self.means.z_NTd)), self.block_n)
+
+    def zero_ablated(self, heads: Sequence[Head]) -> Interval:
+        """Rise when the heads' outputs are zero, which overstates heads whose mean others rely on."""
+        return rise(self.change(ablation(heads, None)), self.block_n)
+
+    def knockouts(self, claims: Sequence[Claim]) -> list[Knockout]:
+        """Flagged bars of each claim against bars of another time (content probes) and against bars of equal mass."""
+        masks = {probe.name: last_mask(probe, self.panel, self.origins, self.length) for _, probe in claims}
+        same = self._same_mass([(head, masks[probe.name]) for head, probe in claims])
+        return [
+            self._knockout(head, probe, masks[probe.name], *matched)
+            for (head, probe), matched in zip(claims, same, strict=True)
+        ]
+
+    def _knockout(
+        self, head: Head, probe: Probe, mask: Mask, mass_flags_nL: Bool[np.ndarray, "n L"], mass_matched: float
+    ) -> Knockout:
+        def change(flags_nL: Bool[np.ndarray, "n L"]) -> Float[np.ndarray, "n C"]:
+            return self.change(value_knockout(head, flags_nL, self.means))
+
+        flagged_nC = change(mask.flags)
+        matched: dict[str, Interval] = {}
+        specificity: dict[str, Interval] = {}
+        comparisons = {MATCHED_MASS: (mass_flags_nL, mask.measurable)}
+        if probe.content:
+            offsets = same_offsets(mask, self.panel.symbol_ids[self.origins], self.length)
+            comparisons = {MATCHED_LAG: offsets, **comparisons}
+        for kind, (flags_nL, used_n) in comparisons.items():
+            change_nC = change(flags_nL)
+            matched[kind] = rise(change_nC, self.block_n, used_n)
+            specificity[kind] = rise(flagged_nC - change_nC, self.block_n, used_n)
+        return Knockout(rise(flagged_nC, self.block_n, mask.measurable), matched, specificity, mass_matched)
+
+    def _same_mass(self, wanted: Sequence[tuple[Head, Mask]]) -> list[tuple[Bool[np.ndarray, "n L"], float]]:
+        """For each head and mask: unflagged bars of about the flagged mass, and the share of it that they carry."""
+        flags = [np.zeros_like(mask.flags) for _, mask in wanted]
+        carried = np.zeros((len(wanted), 2))
+        capture = dict.fromkeys({head[0] for head, _ in wanted}, (self.length - 1,))
+        for part in batches(len(self.origins)) if wanted else ():
+            captured = forecast(self.task, self.panel, self.origins[part], self.length, capture=capture).captured
+            attention = {
+                layer: np.ascontiguousarray(record.attn_BNTS[:, :, 0].cpu().numpy()[..., ::-1])
+                for layer, record in captured.items()
+            }
+            for number, ((layer, head), mask) in enumerate(wanted):
+                attention_nL = attention[layer][:, head].astype(np.float64)
+                flags[number][part] = same_mass(attention_nL, mask.flags[part])
+                carried[number] += [(attention_nL * which).sum() for which in (flags[number][part], mask.flags[part])]
+        return [(chosen, float(mass / of)) for chosen, (mass, of) in zip(flags, carried, strict=True)]
+
+
+def skill_share(rise_C: Interval, tested: Sequence[Gate]) -> list[float]:
+    """Rise / (naive loss - model loss) of each target; NaN where the gate is closed."""
+    return [float(rise_C.value[c]) / gate.skill if gate.open else np.nan for c, gate in enumerate(tested)]

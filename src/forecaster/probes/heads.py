@@ -1,0 +1,149 @@
+"""Everything that is said about a network's heads, as the run's tables."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from forecaster.probes.causal import Knockout, Trials, skill_share
+from forecaster.probes.facts import facts
+from forecaster.probes.knockout import Gate, Head
+from forecaster.probes.labels import Causal, Verdict, functional
+from forecaster.probes.masks import Probe, standard
+from forecaster.probes.patterns import Finding, by_head, findings, verdicts
+from forecaster.probes.statistics import Interval
+from forecaster.probes.survey import Tally, survey
+from forecaster.training.task import Task
+from forecaster.windows.panel import Panel
+from forecaster.windows.splits import Split
+
+HEAD_COLUMNS: Final = (
+    *("layer", "head", "probe", "stratum", "direction", "weights", "kappa", "low", "high", "chance", "odds", "p", "q"),
+    *("partial_mass", "label", "targets", "reason"),
+)
+FACT_COLUMNS: Final = ("layer", "head", "fact", "value", "low", "high")
+# `probe` because a head may have patterns in several, each with its own flagged bars; empty for zero and mean.
+KNOCKOUT_COLUMNS: Final = ("layer", "head", "target", "kind", "rise", "low", "high", "skill_share", "probe")
+PROFILE_COLUMNS: Final = ("layer", "head", "weights", "lag", "mean", "low", "high")
+UNLABELLED: Final = Verdict("none", (), "reported only: labels are given on the last bar's query")
+
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The tables, a sentence on each target's skill gate, and the training means that ablations put in, by name."""
+
+    heads: pd.DataFrame
+    head_facts: pd.DataFrame
+    knockouts: pd.DataFrame
+    lag_profiles: pd.DataFrame
+    gates: list[str]
+    means: dict[str, Tensor]
+
+
+def probe(
+    task: Task,
+    panel: Panel,
+    split: Split,
+    length: int,
+    *,
+    interval: str = "1d",
+    further: Sequence[Probe] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> Probed:
+    """Probes every head of the task's network: patterns on validation and test together, causal tests on test.
+
+    interval: that of the bars. further: probes of one's own, beside the standard ones. progress: told what is done.
+    """
+    probes = (*standard(panel, length, interval), *further)
+    origins = np.sort(np.concatenate((split.validation, split.test)))
+    tallies = survey(task, panel, origins, length, probes, progress)
+    found = findings(tallies)
+    judged = verdicts(found, panel.week_bars)
+
+    progress("skill gates and training means")
+    trials = Trials(task, panel, split, length)
+    network = task.network
+    single: dict[Head, dict[str, Interval]] = {}
+    for layer in range(network.layers):
+        progress(f"ablation of the {network.heads} heads of layer {layer}")
+        for head in ((layer, number) for number in range(network.heads)):
+            single[head] = {"mean": trials.mean_ablated([head]), "zero": trials.zero_ablated([head])}
+
+    asked = {probe.name: probe for probe in probes}
+    claims = [(head, name) for (head, name), verdict in judged.items() if verdict.label == "pattern"]
+    progress(f"knockout of the flagged bars of {len(claims)} patterns")
+    knocked = dict(zip(claims, trials.knockouts([(head, asked[name]) for head, name in claims]), strict=True))
+    for (head, name), knockout in knocked.items():
+        causal = Causal(single[head]["mean"], knockout.specificity)
+        judged[head, name] = functional(judged[head, name], causal, trials.gates)
+    groups = {name: trials.mean_ablated(heads) for name in asked if (heads := by_head(judged, name))}
+
+    carried: list[Row] = [
+        (*head, f"{name} mass matched", knockout.mass_matched, np.nan, np.nan)
+        for (head, name), knockout in knocked.items()
+    ]
+    return Probed(
+        heads=_table(_head_rows(found, judged), HEAD_COLUMNS),
+        head_facts=_table((*facts(tallies), *carried), FACT_COLUMNS),
+        knockouts=_table(_knockout_rows(single, knocked, groups, trials.gates), KNOCKOUT_COLUMNS),
+        lag_profiles=_table(_profile_rows(tallies), PROFILE_COLUMNS),
+        gates=[gate.sentence for gate in trials.gates],
+        means=trials.means.tensors(),
+    )
+
+
+def _table(rows: Sequence[Row] | Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
+    """Whole numbers stay whole where a layer or head is missing."""
+    return pd.DataFrame(list(rows), columns=list(columns)).astype({"layer": "Int64", "head": "Int64"})
+
+
+def _head_rows(found: Sequence[Finding], judged: Mapping[tuple[Head, str], Verdict]) -> Iterator[Row]:
+    for finding in sorted(found, key=lambda one: (one.tally.layer, one.tally.stratum != "last")):
+        tally, score = finding.tally, finding.score
+        for head in range(tally.profile.heads):
+            verdict = judged[(tally.layer, head), finding.probe.name] if finding.labelled else UNLABELLED
+            yield (
+                *(tally.layer, head, finding.probe.name, tally.stratum, tally.direction, tally.weights),
+                *_numbers(score.kappa, head),
+                *(score.chance[head], score.odds[head], finding.p[head], finding.q[head], np.nan),
+                *(verdict.label, " ".join(verdict.targets), verdict.reason),
+            )
+
+
+def _knockout_rows(
+    single: Mapping[Head, Mapping[str, Interval]],
+    knocked: Mapping[tuple[Head, str], Knockout],
+    groups: Mapping[str, Interval],
+    gates: Sequence[Gate],
+) -> Iterator[Row]:
+    def rows(head: Head | tuple[None, None], kind: str, rise: Interval, name: str = "") -> Iterator[Row]:
+        shares = skill_share(rise, gates)
+        for c, gate in enumerate(gates):
+            yield (*head, gate.target, kind, *_numbers(rise, c), shares[c], name)
+
+    for head, rises in single.items():
+        for kind, rise in rises.items():
+            yield from rows(head, kind, rise)
+    for (head, name), knockout in knocked.items():
+        for kind, rise in {"flagged": knockout.flagged, **knockout.matched}.items():
+            yield from rows(head, kind, rise, name)
+    for name, rise in groups.items():
+        yield from rows((None, None), "group", rise, name)
+
+
+def _profile_rows(tallies: Sequence[Tally]) -> Iterator[Row]:
+    for tally in tallies:
+        if tally.stratum == "last":
+            profile = tally.profile.profile()
+            for head in range(tally.profile.heads):
+                for lag in range(tally.profile.span):
+                    yield (tally.layer, head, tally.weights, lag, *_numbers(profile, (head, lag)))
+
+
+def _numbers(interval: Interval, at: int | tuple[int, int]) -> tuple[float, float, float]:
+    return float(interval.value[at]), float(interval.low[at]), float(interval.high[at])

@@ -1,0 +1,213 @@
+"""Causal tests: what the forecast loses when a head, or what it reads from certain bars, is replaced by its mean.
+
+All are edits of v or z inside the network's own forward pass; losses are squared errors of the mean, averaged over
+steps, in units of the target's training variance.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from forecaster.forecasts.baselines import training_mean
+from forecaster.forecasts.significance import better, differences
+from forecaster.networks.attention import Edit
+from forecaster.probes.capture import batches, forecast
+from forecaster.probes.masks import Mask
+from forecaster.probes.statistics import Interval, by_block, mean
+from forecaster.training.task import Task
+from forecaster.windows.panel import Panel
+
+GATE_P: Final = 0.01
+ROUNDING: Final = 1e-6  # share of the mass still to be matched that float32 attention may miss
+
+Head = tuple[int, int]  # layer, head
+Edits = Callable[[slice], Mapping[int, Edit]]  # edits by layer for a slice of the windows
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over training windows of every layer's head outputs z and values v, by slot.
+
+    A slot is a bar's position in the window, aligned at its end.
+    """
+
+    z_NTd: tuple[Float[Tensor, "N _ d"], ...]
+    v_NSd: tuple[Float[Tensor, "N _ d"], ...]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Under names, to be saved."""
+        named = {"z": self.z_NTd, "v": self.v_NSd}
+        return {f"{name}.{layer}": mean for name, means in named.items() for layer, mean in enumerate(means)}
+
+
+def training_means(task: Task, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Means:
+    """Means of z and v over the windows that end at the origins; an edit that changes nothing reads them."""
+    layers = range(task.network.layers)
+    z_sums: dict[int, Tensor] = {}
+    v_sums: dict[int, Tensor] = {}
+
+    def adding(sums: dict[int, Tensor], layer: int) -> Callable[[Tensor], Tensor]:
+        def add(x: Tensor) -> Tensor:
+            total = x.cpu().double().sum(0)  # on the host: not every device has float64
+            sums[layer] = sums[layer] + total if layer in sums else total
+            return x
+
+        return add
+
+    edits = {layer: Edit(v=adding(v_sums, layer), z=adding(z_sums, layer)) for layer in layers}
+    for part in batches(len(origins)):
+        forecast(task, panel, origins[part], length, edits)
+    z, v = (
+        tuple((sums[layer] / len(origins)).float().to(task.device) for layer in layers) for sums in (z_sums, v_sums)
+    )
+    return Means(z, v)
+
+
+def ablation(heads: Sequence[Head], values: Sequence[Float[Tensor, "N _ d"]] | None) -> Edits:
+    """Outputs z of the heads replaced, before W_O, by their slots' values (a tensor a layer); by zero without any."""
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+
+    def replacing(layer: int) -> Callable[[Tensor], Tensor]:
+        def replace(z_BNTd: Tensor) -> Tensor:
+            edited = z_BNTd.clone()
+            edited[:, by_layer[layer]] = 0.0 if values is None else values[layer][by_layer[layer]]
+            return edited
+
+        return replace
+
+    edits = {layer: Edit(z=replacing(layer)) for layer in by_layer}
+    return lambda part: edits
+
+
+def value_knockout(head: Head, flags_nL: Bool[np.ndarray, "n L"], means: Means) -> Edits:
+    """Values v of the head at the flagged offsets of each window's last bar replaced by their slots' means; A kept."""
+    layer, number = head
+    mean_Sd = means.v_NSd[layer][number]
+    flags_nS = torch.from_numpy(flags_nL[:, ::-1].copy()).to(mean_Sd.device)
+
+    def edits(part: slice) -> Mapping[int, Edit]:
+        def replace(v_BNSd: Tensor) -> Tensor:
+            edited = v_BNSd.clone()
+            edited[:, number] = torch.where(flags_nS[part, :, None], mean_Sd, v_BNSd[:, number])
+            return edited
+
+        return {layer: Edit(v=replace)}
+
+    return edits
+
+
+def losses(
+    task: Task, panel: Panel, origins: Int[np.ndarray, " n"], length: int, edits: Edits | None = None
+) -> Float[np.ndarray, "n C"]:
+    """Squared error of the mean by window and target, averaged over steps, / training variance of the target."""
+    scale_C = task.target_std.cpu().double().numpy()
+    parts: list[Float[np.ndarray, "B C"]] = []
+    for part in batches(len(origins)):
+        out = forecast(task, panel, origins[part], length, None if edits is None else edits(part))
+        error_BHC = (out.mean_BHC.cpu().double().numpy() - panel.targets[origins[part]]) / scale_C
+        parts.append((error_BHC**2).mean(1))
+    return np.concatenate(parts)
+
+
+def rise(
+    change_nC: Float[np.ndarray, "n C"], block_n: Int[np.ndarray, " n"], used_n: Bool[np.ndarray, " n"] | None = None
+) -> Interval:
+    """Mean change of the loss over windows (over the `used` ones), with its t interval over blocks of dates."""
+    used = np.ones(len(block_n), dtype=np.bool_) if used_n is None else used_n
+    count = int(block_n.max()) + 1
+    return mean(by_block(used.astype(np.float64), block_n, count), by_block(change_nC * used[:, None], block_n, count))
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a target is forecast with skill on test, so that a loss of it can mean something.
+
+    skill is the naive forecast's loss less the model's: what shares of skill are shares of.
+    """
+
+    target: str
+    naive: str
+    p: float
+    skill: float
+
+    @property
+    def open(self) -> bool:
+        """Better than the naive forecast at p < GATE_P, one-sided."""
+        return self.p < GATE_P
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        test = f"squared error on test against the {self.naive}'s, one-sided Diebold-Mariano p = {self.p:.3g}"
+        if self.open:
+            return f"{self.target}: skill ({test}): heads can be functional for it"
+        return f"{self.target}: no skill ({test}, not below {GATE_P}): no head is called functional for it"
+
+
+def gates(
+    task: Task,
+    panel: Panel,
+    train: Int[np.ndarray, " m"],
+    test: Int[np.ndarray, " n"],
+    losses_nC: Float[np.ndarray, "n C"],
+) -> list[Gate]:
+    """One gate per target: Diebold-Mariano of the model against the symbol's training mean (return: zero) on test.
+
+    Losses are averaged over steps, and over symbols by date.
+    """
+    mean_nHC = training_mean(panel, train)[panel.symbol_ids[test]]
+    dates, date_n = np.unique(panel.times[test], return_inverse=True)
+    count_D = np.bincount(date_n, minlength=len(dates))
+    result: list[Gate] = []
+    for c, target in enumerate(panel.target_names):
+        zero = target == "return"
+        naive_nH = np.zeros_like(mean_nHC[..., c]) if zero else mean_nHC[..., c]
+        naive_n = ((naive_nH - panel.targets[test, :, c]) ** 2).mean(1) / float(task.target_std[c]) ** 2
+        by_date = [np.bincount(date_n, loss, len(dates)) / count_D for loss in (losses_nC[:, c], naive_n)]
+        p = better(differences(*by_date), panel.horizon)
+        skill = float(naive_n.mean() - losses_nC[:, c].mean())
+        result.append(Gate(target, "zero return" if zero else "historical mean", p, skill))
+    return result
+
+
+def same_offsets(
+    mask: Mask, symbol_ids: Int[np.ndarray, " n"], length: int
+) -> tuple[Bool[np.ndarray, "n L"], Bool[np.ndarray, " n"]]:
+    """Flags of another window of the same symbol, half of its measurable windows away in a circle.
+
+    In all as many bars at the same offsets, at another time. A symbol whose half is under `length` windows has none
+    (second array).
+    """
+    flags, used = np.zeros_like(mask.flags), np.zeros_like(mask.measurable)
+    for symbol in np.unique(symbol_ids):
+        rows = np.flatnonzero(mask.measurable & (symbol_ids == symbol))
+        if len(rows) // 2 >= length:
+            flags[rows], used[rows] = mask.flags[np.roll(rows, -(len(rows) // 2))], True
+    return flags, used
+
+
+def same_mass(attention_nL: Float[np.ndarray, "n L"], flags_nL: Bool[np.ndarray, "n L"]) -> Bool[np.ndarray, "n L"]:
+    """Unflagged bars that together carry about the attention of the flagged ones, at most as much.
+
+    From the most attended bar down (the nearer of equals first), each is taken that still fits. Where all unflagged
+    bars together carry less than the flagged ones, all of them.
+    """
+    mass_nL = attention_nL.astype(np.float64)
+    missing_n = (mass_nL * flags_nL).sum(1)
+    missing_n *= 1.0 + ROUNDING
+    mass_nL = np.where(flags_nL, np.inf, mass_nL)
+    order_nL = np.argsort(-np.where(flags_nL, -1.0, mass_nL), axis=1, kind="stable")
+    chosen_nL = np.zeros_like(flags_nL)
+    rows = np.arange(len(flags_nL))
+    for place_n in order_nL.T:
+        taken_n = mass_nL[rows, place_n] <= missing_n
+        chosen_nL[rows, place_n] = taken_n
+        missing_n -= np.where(taken_n, mass_nL[rows, place_n], 0.0)
+    return chosen_nL

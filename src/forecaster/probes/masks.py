@@ -1,0 +1,186 @@
+"""Masks: the bars that a probe says matter to a query.
+
+Everything here is in offsets from the query bar, so that a head that always looks the same way has the same numbers in
+every window: past offset j is the bar j before the query (0 = itself), future offset j the bar j + 1 after it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+
+from forecaster.windows.panel import Panel
+
+Direction = Literal["past", "future"]
+Chance = Literal["visible", "neighbours", "profile"]
+
+RECENT_BARS: Final = 3  # of daily bars
+RECENT_SHARE: Final = 0.05  # of the window for any other interval
+LARGEST_MOVES: Final = 3
+NEIGHBOURS: Final = (-2, -1, 1, 2)  # bars beside the weekly one that say what to expect there
+WEEK: Final = np.timedelta64(7, "D")
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Query bars: their panel rows, how many offsets each reaches in this direction, how many bars it sees in all."""
+
+    rows: Int[np.ndarray, " n"]
+    reach: Int[np.ndarray, " n"]
+    visible: Int[np.ndarray, " n"]
+    span: int
+    direction: Direction = "past"
+
+    def keys(self) -> tuple[Int[np.ndarray, "n L"], Bool[np.ndarray, "n L"]]:
+        """Panel row of the bar at each offset, and whether the query reaches it (the query's own row where not)."""
+        offsets = np.arange(self.span)
+        reached = offsets < self.reach[:, None]
+        rows = self.rows[:, None] + (-offsets if self.direction == "past" else offsets + 1)
+        return np.where(reached, rows, self.rows[:, None]), reached
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Flagged offsets of each query, and the queries at which the probe can be asked at all (no flags elsewhere)."""
+
+    flags: Bool[np.ndarray, "n L"]
+    measurable: Bool[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A claim: that a head looks at the bars that `mask` flags.
+
+    `chance` says what attention the flagged bars would get by chance: `visible`, as much as any bar in sight;
+    `neighbours`, as much as the bars beside them in the same query; `profile`, what the head gives to their offsets
+    whatever is there. The last kind is a content probe, the others are positional.
+    `window` is the fewest bars of a window at which the probe can be asked.
+    """
+
+    name: str
+    chance: Chance
+    mask: Callable[[Panel, Queries], Mask]
+    window: int = 1
+    directions: tuple[Direction, ...] = ("past", "future")
+
+    @property
+    def content(self) -> bool:
+        """Whether the flags depend on what happened at the bars."""
+        return self.chance == "profile"
+
+    def at(self, panel: Panel, queries: Queries) -> Mask:
+        """The mask for these queries; nothing is measurable in windows shorter than the probe needs."""
+        if queries.span < self.window:
+            count = len(queries.rows)
+            return Mask(np.zeros((count, queries.span), dtype=np.bool_), np.zeros(count, dtype=np.bool_))
+        return self.mask(panel, queries)
+
+
+def standard(panel: Panel, length: int, interval: str = "1d") -> tuple[Probe, ...]:
+    """The probes that every run asks, in the order of its tables."""
+    width = RECENT_BARS if interval == "1d" else max(1, round(RECENT_SHARE * length))
+    return (recency(width), weekly(panel.week_bars), weekly_target(panel.week_bars), large_move())
+
+
+def recency(width: int) -> Probe:
+    """The last `width` bars, {offset < width}."""
+
+    def mask(panel: Panel, queries: Queries) -> Mask:
+        flags = (np.arange(queries.span) < width) & (np.arange(queries.span) < queries.reach[:, None])
+        return _where(flags, (queries.reach >= width) & (queries.visible > width))
+
+    return Probe("recency", "visible", mask, window=width + 1)
+
+
+def weekly(week_bars: int, weeks: tuple[int, ...] = (1,)) -> Probe:
+    """The bar a week (or several) from the query bar by the calendar, at the same clock time."""
+
+    def mask(panel: Panel, queries: Queries) -> Mask:
+        sign = -1 if queries.direction == "past" else 1
+        return _dated(panel, queries, panel.times[queries.rows], sign, weeks)
+
+    return Probe("weekly", "neighbours", mask, window=max(weeks) * week_bars + 1)
+
+
+def weekly_target(week_bars: int, weeks: tuple[int, ...] = (1,)) -> Probe:
+    """The bar a week (or several) before the query's first target bar: one offset nearer for a one-bar step."""
+
+    def mask(panel: Panel, queries: Queries) -> Mask:
+        return _dated(panel, queries, panel.target_times[queries.rows, 0], -1, weeks)
+
+    return Probe("weekly_target", "neighbours", mask, window=max(weeks) * week_bars + 1, directions=("past",))
+
+
+def large_move(largest: int = LARGEST_MOVES) -> Probe:
+    """The `largest` moves in sight, by |r| / sigma_EWMA of the bar before; of equal ones the nearest to the query.
+
+    A raw |r| would flag calm and wild stretches, and so any head whose reach follows volatility. A query that sees
+    fewer moves than that (a flat series) is not measurable.
+    """
+
+    def mask(panel: Panel, queries: Queries) -> Mask:
+        rows, reached = queries.keys()
+        size = np.abs(panel.features[rows, panel.feature_names.index("shock")]).astype(np.float64)
+        size = np.where(reached & np.isfinite(size), size, -1.0)
+        order = np.argsort(-size, axis=1, kind="stable")[:, :largest]
+        flags = np.zeros(size.shape, dtype=np.bool_)
+        np.put_along_axis(flags, order, True, axis=1)
+        smallest = np.take_along_axis(size, order[:, -1:], axis=1)[:, 0]
+        return _where(flags, (queries.reach > largest) & (smallest > 0))
+
+    return Probe("large_move", "profile", mask, window=largest + 1)
+
+
+def beside(flags: Bool[np.ndarray, "n L"], queries: Queries) -> Float[np.ndarray, "n L"]:
+    """Weights that sum attention to what neighbours get: for each flagged bar the mean at offsets +-1, +-2 in reach."""
+    offsets = np.arange(queries.span)
+    inside = [(offsets + step >= 0) & (offsets + step < queries.reach[:, None]) for step in NEIGHBOURS]
+    counts = np.maximum(np.sum(inside, axis=0), 1)
+    weights = np.zeros(flags.shape)
+    for step, within in zip(NEIGHBOURS, inside, strict=True):
+        weights += shifted((flags & within) / counts, step)
+    return weights
+
+
+def shifted(values: Shaped[np.ndarray, "n L"], step: int) -> Shaped[np.ndarray, "n L"]:
+    """out[:, j + step] = values[:, j], zero where nothing comes from."""
+    out = np.zeros_like(values)
+    span = values.shape[1]
+    if step >= 0:
+        out[:, step:] = values[:, : max(span - step, 0)]
+    else:
+        out[:, :step] = values[:, -step:]
+    return out
+
+
+def _dated(
+    panel: Panel, queries: Queries, reference: Shaped[np.ndarray, " n"], sign: int, weeks: tuple[int, ...]
+) -> Mask:
+    """Flags of the bars that stand at reference + sign x weeks; a query that has none of them is not measurable."""
+    flags = np.zeros((len(queries.rows), queries.span), dtype=np.bool_)
+    measurable = np.zeros(len(queries.rows), dtype=np.bool_)
+    for count in weeks:
+        found = _bar_at(panel, queries.rows, reference + sign * count * WEEK)
+        offset = queries.rows - found if queries.direction == "past" else found - queries.rows - 1
+        inside = (found >= 0) & (offset >= 0) & (offset < queries.reach)
+        flags[np.flatnonzero(inside), offset[inside]] = True
+        measurable |= inside
+    return _where(flags, measurable)
+
+
+def _bar_at(panel: Panel, rows: Int[np.ndarray, " n"], times: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Panel row of the bar of the same symbol at exactly that time, -1 where there is none."""
+    found = np.full(len(rows), -1, dtype=np.int64)
+    ids = panel.symbol_ids[rows]
+    for symbol in np.unique(ids):
+        first, end = panel.bounds(int(symbol))
+        mine = np.flatnonzero(ids == symbol)
+        place = np.minimum(first + np.searchsorted(panel.times[first:end], times[mine]), end - 1)
+        found[mine] = np.where(panel.times[place] == times[mine], place, -1)
+    return found
+
+
+def _where(flags: Bool[np.ndarray, "n L"], measurable: Bool[np.ndarray, " n"]) -> Mask:
+    return Mask(flags & measurable[:, None], measurable)

@@ -1,0 +1,119 @@
+"""From sums to patterns: every probe's figures for every head, tested and judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from forecaster.probes.capture import Weights
+from forecaster.probes.knockout import Head
+from forecaster.probes.labels import Evidence, Verdict, pattern, placebo_lags, placebos
+from forecaster.probes.masks import Probe
+from forecaster.probes.nulls import ShiftNull, ShiftTest, benjamini_hochberg
+from forecaster.probes.statistics import Score
+from forecaster.probes.survey import Tally
+
+Key = tuple[int, Weights, str]  # layer, weighting, probe
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One probe's figures for a layer's heads in one stratum, direction and weighting; p and q of content probes."""
+
+    tally: Tally
+    probe: Probe
+    score: Score
+    p: Float[np.ndarray, " N"]
+    q: Float[np.ndarray, " N"]
+    test: ShiftTest | None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether labels are given on it: the last bar's query, looking back."""
+        return self.tally.stratum == "last"
+
+
+def findings(tallies: Sequence[Tally]) -> list[Finding]:
+    """Scores of all tallies, with the shift null's p and, by weighting over heads x content probes, q."""
+    tests: dict[Key, ShiftTest] = {}
+    q: dict[Key, Float[np.ndarray, " N"]] = {}
+    for weights in get_args(Weights):
+        nulls: dict[Key, ShiftNull] = {
+            (tally.layer, tally.weights, name): null
+            for tally in tallies
+            if tally.weights == weights
+            for name, null in tally.nulls.items()
+        }
+        heads = [null.heads for null in nulls.values()]
+        family = {key: null.test(sum(heads)) for key, null in nulls.items()}
+        if family:
+            tests |= family
+            corrected = benjamini_hochberg(np.concatenate([test.p for test in family.values()]))
+            q |= dict(zip(family, np.split(corrected, np.cumsum(heads)[:-1]), strict=True))
+    found: list[Finding] = []
+    for tally in tallies:
+        for name, sums in tally.probes.items():
+            key: Key = (tally.layer, tally.weights, name)
+            test = tests.get(key) if tally.stratum == "last" else None
+            nothing = np.full(tally.profile.heads, np.nan)
+            p, of = (nothing, nothing) if test is None else (test.p, q[key])
+            found.append(Finding(tally, sums.probe, sums.score(), p, of, test))
+    return found
+
+
+def verdicts(found: Sequence[Finding], week_bars: int) -> dict[tuple[Head, str], Verdict]:
+    """Pattern or none for every head and probe, both weightings taken together."""
+    pairs: dict[tuple[int, str], dict[str, Finding]] = {}
+    for finding in found:
+        if finding.labelled:
+            pairs.setdefault((finding.tally.layer, finding.probe.name), {})[finding.tally.weights] = finding
+    judged: dict[tuple[Head, str], Verdict] = {}
+    for (layer, name), by_weights in pairs.items():
+        evidence = {weights: _evidence(finding, week_bars) for weights, finding in by_weights.items()}
+        finding = by_weights["raw"]
+        for head in range(finding.tally.profile.heads):
+            verdict = pattern(finding.probe.chance, finding.score, {w: heads[head] for w, heads in evidence.items()})
+            judged[(layer, head), name] = _with_null(verdict, finding.test) if finding.score.queries else verdict
+    return judged
+
+
+def _evidence(finding: Finding, week_bars: int) -> list[Evidence]:
+    """What the rules read, head by head."""
+    score, profile = finding.score, finding.tally.profile
+    lags: list[int] = []
+    placebo_NP = np.empty((profile.heads, 0))
+    if finding.probe.chance == "neighbours":
+        lags = placebo_lags(week_bars, profile.span)
+        placebo_NP = placebos(profile.mean(), lags)
+    listed: list[Evidence] = []
+    for head in range(profile.heads):
+        best = int(placebo_NP[head].argmax()) if lags else -1
+        listed.append(
+            Evidence(
+                kappa=float(score.kappa.value[head]),
+                low=float(score.kappa.low[head]),
+                odds=float(score.odds[head]),
+                beside=float(score.beside[head]),
+                q=float(finding.q[head]),
+                placebo=float(placebo_NP[head, best]) if lags else np.nan,
+                placebo_lag=lags[best] if lags else -1,
+            )
+        )
+    return listed
+
+
+def _with_null(verdict: Verdict, test: ShiftTest | None) -> Verdict:
+    """Adds how p came about where it is no plain count of shifts."""
+    notes: list[str] = []
+    if test is not None and test.tail:
+        notes.append(f"p from the t tail of {test.shifts} shifts")
+    if test is not None and test.left_out:
+        notes.append(f"{test.left_out} symbols too short for the shift null")
+    return Verdict(verdict.label, verdict.targets, "; ".join((verdict.reason, *notes)))
+
+
+def by_head(tallied: Mapping[tuple[Head, str], Verdict], name: str) -> list[Head]:
+    """Heads that carry any label of a probe."""
+    return [head for (head, probe), verdict in tallied.items() if probe == name and verdict.label != "none"]

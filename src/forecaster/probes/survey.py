@@ -1,0 +1,133 @@
+"""One pass over the windows: every head's sums for every probe, stratum, direction and weighting."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from forecaster.probes.capture import Look, Stratum, Weights, batches, looks
+from forecaster.probes.masks import Direction, Mask, Probe, Queries, large_move, weekly, weekly_target
+from forecaster.probes.nulls import ShiftNull
+from forecaster.probes.statistics import ProbeSums, ProfileSums, blocks, hits
+from forecaster.training.task import Task
+from forecaster.windows.panel import Panel
+
+HIT_RANKS = (1, 2)
+
+Key = tuple[int, Stratum, Direction, Weights]
+
+
+@dataclass
+class Tally:
+    """Sums of one layer's heads for one stratum, direction and weighting.
+
+    Of the last bar's query also the content probes' nulls and, on the raw weights, sums that become facts: arg-max hits
+    and multiples of the week.
+    """
+
+    layer: int
+    stratum: Stratum
+    direction: Direction
+    weights: Weights
+    profile: ProfileSums
+    probes: dict[str, ProbeSums]
+    nulls: dict[str, ShiftNull] = field(default_factory=dict[str, ShiftNull])
+    hits: dict[str, ProbeSums] = field(default_factory=dict[str, ProbeSums])
+    multiples: dict[str, ProbeSums] = field(default_factory=dict[str, ProbeSums])
+
+    def add(
+        self,
+        attention_nNL: Float[np.ndarray, "n N L"],
+        masks: Mapping[str, Mask],
+        queries: Queries,
+        block_n: Int[np.ndarray, " n"],
+    ) -> None:
+        """Adds the attention of n queries."""
+        self.profile.update(attention_nNL, block_n)
+        for name, sums in (self.probes | self.multiples).items():
+            sums.update(attention_nNL, masks[name], queries, block_n)
+        for null in self.nulls.values():
+            null.update(attention_nNL)
+        if self.hits:
+            best_nNL = hits(attention_nNL)
+            for name, sums in self.hits.items():
+                sums.update(best_nNL, masks[name], queries, block_n)
+
+
+def survey(
+    task: Task,
+    panel: Panel,
+    origins: Int[np.ndarray, " n"],
+    length: int,
+    probes: Sequence[Probe],
+    progress: Callable[[str], None],
+) -> list[Tally]:
+    """Sums over the windows that end at the origins, which are sorted by symbol, then time."""
+    block_n = blocks(panel.times[origins], length)
+    asked = {probe.name: probe for probe in probes}
+    moves = {f"large_move hit rate top {rank}": large_move(rank) for rank in HIT_RANKS}
+    weeks = multiples(panel.week_bars, length)
+    heads, block_count = task.network.heads, int(block_n.max()) + 1
+
+    def sums(wanted: Mapping[str, Probe]) -> dict[str, ProbeSums]:
+        return {name: ProbeSums(probe, block_count, heads, length) for name, probe in wanted.items()}
+
+    def empty(key: Key) -> Tally:
+        _, stratum, direction, weights = key
+        wanted = {name: probe for name, probe in asked.items() if direction in probe.directions}
+        tally = Tally(*key, ProfileSums(block_count, heads, length), sums(wanted))
+        if stratum == "last":
+            ids, times = panel.symbol_ids[origins], panel.times[origins]
+            tally.nulls |= {name: ShiftNull(mask, ids, times, heads, length) for name, mask in content.items()}
+            if weights == "raw":
+                tally.hits |= sums(moves)
+                tally.multiples |= sums(weeks)
+        return tally
+
+    content = {name: last_mask(probe, panel, origins, length) for name, probe in asked.items() if probe.content}
+    tallies: dict[Key, Tally] = {}
+    masks: dict[tuple[Stratum, Direction], dict[str, Mask]] = {}
+    start = -1
+    for look in looks(task, panel, origins, length):
+        if look.window_n[0] != start:
+            start = int(look.window_n[0])
+            masks.clear()
+            progress(f"attention of windows {start + 1} to {look.window_n[-1] + 1} of {len(origins)}")
+        place = (look.stratum, look.queries.direction)
+        if place not in masks:  # the same for every layer
+            wanted = asked | moves | weeks if look.stratum == "last" else asked
+            masks[place] = {
+                name: probe.at(panel, look.queries) for name, probe in wanted.items() if place[1] in probe.directions
+            }
+        for weights, attention_nNL in _by_weights(look):
+            key = (look.layer, *place, weights)
+            if key not in tallies:
+                tallies[key] = empty(key)
+            tallies[key].add(attention_nNL.astype(np.float64), masks[place], look.queries, block_n[look.window_n])
+    return list(tallies.values())
+
+
+def last_mask(probe: Probe, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Mask:
+    """A probe's mask for the last bars of the windows that end at the origins, computed piece by piece."""
+    parts: list[Mask] = []
+    for part in batches(len(origins)):
+        full = np.full(part.stop - part.start, length)
+        parts.append(probe.at(panel, Queries(origins[part], full, full, length)))
+    return Mask(np.concatenate([mask.flags for mask in parts]), np.concatenate([mask.measurable for mask in parts]))
+
+
+def multiples(week_bars: int, length: int) -> dict[str, Probe]:
+    """Two weeks, three, ... and the comb of all from one week on, of either anchor, as far as the window goes."""
+    most = (length - 1) // week_bars
+    named: dict[str, Probe] = {}
+    for anchor in (weekly, weekly_target):
+        name = anchor(week_bars).name
+        named |= {f"{name} {count} weeks": anchor(week_bars, (count,)) for count in range(2, most + 1)}
+        if most > 1:
+            named[f"{name} comb"] = anchor(week_bars, tuple(range(1, most + 1)))
+    return named
+
+
+def _by_weights(look: Look) -> tuple[tuple[Weights, np.ndarray], ...]:
+    return ("raw", look.raw_nNL), ("norm", look.norm_nNL)

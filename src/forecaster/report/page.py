@@ -1,0 +1,216 @@
+"""One self-contained page from what a run directory holds."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import jinja2
+import pandas as pd
+import plotly.graph_objects as go
+from markupsafe import Markup
+from plotly.io import to_json  # pyright: ignore[reportUnknownVariableType]
+from plotly.offline import get_plotlyjs
+
+from forecaster.report import figures, head_figures
+from forecaster.report.head_tables import closest_heads, label_counts, labelled_heads, unmeasured
+from forecaster.report.readings import READINGS, SCORES, TESTS
+from forecaster.report.tables import Cell, Fold, Table, score_tables, verdict_tables
+from forecaster.report.values import distinct, records, significant, word
+
+WEEK_BARS = 5  # of a run whose summary does not say
+LISTED_FAULTS = 200
+NOT_SCORED = "Absent: this run has not been scored (forecaster evaluate run=DIR does it)."
+NOT_PROBED = "Absent: this run has not been probed (forecaster probe run=DIR does it)."
+FACTS = {
+    "symbols": "symbols",
+    "bars": "bars",
+    "calendar": "calendar",
+    "basis": "prices",
+    "targets": "targets",
+    "horizon": "horizon H, bars",
+    "window": "window L, bars",
+    "windows": "windows per part",
+    "purged": "windows purged between parts",
+    "train_end": "training ends",
+    "validation_end": "validation ends",
+    "seed": "seed",
+    "parameters": "parameters",
+    "best_epoch": "epoch kept",
+    "timings": "seconds spent",
+    "threads": "threads",
+    "versions": "versions",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with how to read it, or the sentence that says why there is none (empty data)."""
+
+    name: str
+    title: str
+    words: str
+    data: Markup
+    height: int
+    wide: bool
+
+
+Part = str | Table | Fold | Picture
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page under one heading: sentences, tables and pictures in reading order."""
+
+    name: str
+    title: str
+    parts: Sequence[Part]
+
+
+def page(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> str:
+    """The report as one HTML text: styles, figures and plotly.js inside, nothing loaded from elsewhere.
+
+    `tables` holds the run directory's tables by file name without ending (scores, tests, forecasts, history, heads,
+    knockouts, lag_profiles, quality); a section whose table is missing says so. The same input gives the same bytes.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("forecaster.report", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    history = [_picture("history", figures.training_history(tables["history"]))] if "history" in tables else []
+    sections = [
+        Section("scores", "Scores against baselines", _scores(tables)),
+        Section("tests", "Tests", [TESTS, *verdict_tables(tables["tests"])] if "tests" in tables else [NOT_SCORED]),
+        Section("forecasts", "Forecasts", _forecasts(tables)),
+        Section("heads", "What the heads look at", _heads(tables, summary)),
+        Section("training", "Training", history or ["Absent: this run holds no history.csv."]),
+        Section("run", "The run", [*_facts(summary), *_quality(tables)]),
+    ]
+    return environment.get_template("page.html.j2").render(
+        experiment=word(summary.get("experiment")) or "run",
+        subtitle=_subtitle(tables, summary),
+        fault=_fault(summary),
+        headline=_texts(summary.get("headline")) or ["No headline: this run has not been scored."],
+        sections=sections,
+        pictures=[part for section in sections for part in section.parts if isinstance(part, Picture) and part.data],
+        plotly=Markup(get_plotlyjs()),
+    )
+
+
+def _scores(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
+    scores, tests = tables.get("scores"), tables.get("tests")
+    if scores is None:
+        return [NOT_SCORED]
+    return [_picture("r2", figures.r2_against_baselines(scores)), SCORES, *score_tables(scores, tests)]
+
+
+def _forecasts(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
+    forecasts, scores = tables.get("forecasts"), tables.get("scores")
+    parts: list[Part] = []
+    if forecasts is None:
+        parts.append(NOT_SCORED)
+    else:
+        parts.append(_picture("forecast", figures.forecast_against_actual(forecasts)))
+        symbols, drawn = len(distinct(forecasts["symbol"])), figures.DRAWN_SYMBOLS
+        parts += [f"Drawn: the first {drawn} of {symbols} symbols by name."] if symbols > drawn else []
+    if scores is not None:
+        parts.append(_picture("coverage", figures.coverage(scores)))
+    return parts
+
+
+def _heads(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> list[Part]:
+    heads = tables.get("heads")
+    if heads is None:
+        return [NOT_PROBED]
+    parts: list[Part] = [*_texts(summary.get("gates"))]
+    if heads.empty:
+        return [*parts, "Absent: heads.csv has no row, no head was probed."]
+    parts += [label_counts(heads), *(table for table in (labelled_heads(heads), closest_heads(heads)) if table)]
+    parts += [_picture("head-map", head_figures.head_map(heads)), *unmeasured(heads)]
+    if "lag_profiles" in tables:
+        week = summary.get("week_bars")
+        profiles = head_figures.lag_profiles(tables["lag_profiles"], week if isinstance(week, int) else WEEK_BARS)
+        parts.append(_picture("lags", profiles))
+    if "knockouts" in tables:
+        parts.append(_picture("ablation", head_figures.ablations(tables["knockouts"])))
+        count, drawn = len(heads[["layer", "head"]].drop_duplicates()), head_figures.DRAWN_BARS
+        parts += (
+            [f"Drawn: of {count} heads the {drawn} whose ablation costs each target most."] if count > drawn else []
+        )
+    return parts
+
+
+def _picture(name: str, figure: go.Figure | None) -> Picture:
+    reading = READINGS[name]
+    if figure is None:
+        return Picture(name, reading.title, reading.empty, Markup(""), height=0, wide=False)
+    # to_json writes <, > and / as escapes, so that no text of the data can end the script element.
+    data, height = Markup(str(to_json(figure))), cast("int", figure.layout.height)
+    return Picture(name, reading.title, reading.words, data, height, wide='"xaxis2"' in data)
+
+
+def _facts(summary: Mapping[str, object]) -> list[Part]:
+    facts = {**summary, "seed": word(summary.get("seed"))}
+    rows = [[Cell(name), Cell(_spelled(facts[key]), tone="prose")] for key, name in FACTS.items() if key in summary]
+    return [Table("Facts", (), rows)] if rows else []
+
+
+def _spelled(value: object) -> str:
+    match value:
+        case Mapping():
+            pairs = cast("Mapping[str, object]", value).items()
+            return ", ".join(f"{name} {_spelled(part)}" for name, part in pairs)
+        case list():
+            return ", ".join(_texts(cast("list[object]", value)))
+        case int():
+            return f"{value:,}"
+        case float():
+            return significant(value)
+        case _:
+            return word(value)
+
+
+def _quality(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
+    if "quality" not in tables:
+        return ["No quality report: this run holds no quality.csv."]
+    rows = records(tables["quality"])
+    if not rows:
+        nothing = "Nothing to report: no bar was changed, and none was suspicious."
+        return [Table("Quality report", (), (), [nothing])]
+    counts = Counter((word(row["symbol"]), word(row["kind"]), word(row["action"])) for row in rows)
+    counted = [[Cell(f"{count:,}"), *map(Cell, key)] for key, count in counts.items()]
+    columns = ("symbol", "time", "kind", "detail", "action")
+    # A daily bar's time is a date, also where the table still holds it as a stamp.
+    listed = [[Cell(word(row[column]).removesuffix(" 00:00:00")) for column in columns] for row in rows[:LISTED_FAULTS]]
+    title = f"The first {LISTED_FAULTS} of {len(rows):,} rows" if len(rows) > LISTED_FAULTS else "Every row"
+    return [
+        Table("Quality report", ("rows", "symbol", "kind", "action"), counted),
+        Fold("Row by row", [Table(title, columns, listed)]),
+    ]
+
+
+def _subtitle(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> str:
+    symbols, named = _texts(summary.get("symbols")), figures.DRAWN_SYMBOLS
+    more = f" and {len(symbols) - named} more" if len(symbols) > named else ""
+    parts = [", ".join(symbols[:named]) + more] if symbols else []
+    if "first" in summary and "last" in summary:
+        parts.append(f"bars {summary['first']} to {summary['last']}")
+    forecasts = tables.get("forecasts")
+    if forecasts is not None and not forecasts.empty:
+        parts.append(f"tested {str(forecasts['origin'].min())[:10]} to {str(forecasts['target_time'].max())[:10]}")
+    return " · ".join(parts)
+
+
+def _fault(summary: Mapping[str, object]) -> str:
+    status = summary.get("status")
+    if status not in ("failed", "interrupted"):
+        return ""
+    error = word(summary.get("error"))
+    return f"This run {'failed' if status == 'failed' else 'was interrupted'}{f': {error}' if error else '.'}"
+
+
+def _texts(value: object) -> list[str]:
+    return [str(text) for text in cast("list[object]", value)] if isinstance(value, list) else []

@@ -1,0 +1,94 @@
+"""The run directory: every file appears whole or not at all, and nobody's run is overwritten."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from forecaster.bars.atomic import whole
+from forecaster.errors import ConfigError, DataError
+
+CONFIG: Final = "config.yaml"
+BARS: Final = "bars.parquet"
+SUMMARY: Final = "summary.json"
+FORECASTS: Final = "forecasts.parquet"
+REPORT: Final = "report.html"
+BEST: Final = Path("checkpoints") / "best.ckpt"
+TABLES: Final = ("quality", "history", "scores", "tests", "heads", "head_facts", "knockouts", "lag_profiles")
+
+Summary = dict[str, object]
+
+
+def begin(directory: Path, config: str) -> None:
+    """Creates the directory with its configuration and status `running`; ConfigError where a run stands already."""
+    if (directory / CONFIG).exists() or (directory / SUMMARY).exists():
+        raise ConfigError(f"{directory} already holds a run: choose another hydra.run.dir, runs are never overwritten")
+    directory.mkdir(parents=True, exist_ok=True)
+    write_text(directory / CONFIG, config)
+    update_summary(directory, status="running")
+
+
+def check_run(directory: Path) -> None:
+    """Raises ConfigError where the directory holds no run."""
+    if not (directory / CONFIG).is_file():
+        raise ConfigError(
+            f"run={directory} is not a run directory: it has no {CONFIG}; give the path a training printed"
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file, whole or not at all."""
+    with whole(path) as file:
+        file.write(text.encode())
+
+
+def write_table(directory: Path, name: str, table: pd.DataFrame) -> None:
+    """Writes NAME.csv with 10 significant digits."""
+    # to_csv's float_format passes over columns that mix numbers with words such as "undefined".
+    mixed = {column: table[column].map(_ten_digits) for column in table.columns[table.dtypes == object]}
+    write_text(
+        directory / f"{name}.csv",
+        table.assign(**mixed).to_csv(index=False, float_format="%.10g", lineterminator="\n"),
+    )
+
+
+def read_tables(directory: Path) -> dict[str, pd.DataFrame]:
+    """Every table that the run has. Only an empty cell is missing: a symbol NA or NULL stays text."""
+    text = {"symbol": str, "label": str, "verdict": str, "targets": str, "reason": str, "stratum": str}
+    return {
+        name: pd.read_csv(directory / f"{name}.csv", keep_default_na=False, na_values=[""], dtype=text)
+        for name in TABLES
+        if (directory / f"{name}.csv").is_file()
+    }
+
+
+def read_summary(directory: Path) -> Summary:
+    """The run's summary; DataError where it is not one."""
+    try:
+        content: object = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise DataError(f"{directory / SUMMARY} can't be read ({fault}): the run did not start; train again") from fault
+    if not isinstance(content, dict):
+        raise DataError(f"{directory / SUMMARY} is not a run's summary: train again")
+    return content  # pyright: ignore[reportUnknownVariableType]
+
+
+def update_summary(directory: Path, **entries: object) -> Summary:
+    """Adds or replaces entries of summary.json."""
+    summary = read_summary(directory) if (directory / SUMMARY).exists() else {}
+    summary.update(entries)
+    write_text(directory / SUMMARY, json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return summary
+
+
+def add_timings(directory: Path, **seconds: float) -> Summary:
+    """Adds seconds spent to the summary's timings."""
+    before = read_summary(directory).get("timings", {})
+    assert isinstance(before, Mapping)
+    return update_summary(directory, timings={**before, **{name: round(value, 2) for name, value in seconds.items()}})
+
+
+def _ten_digits(cell: object) -> object:
+    return f"{cell:.10g}" if isinstance(cell, float) and cell == cell else cell

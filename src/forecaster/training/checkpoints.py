@@ -1,0 +1,45 @@
+"""Checkpoints: tensors, numbers and text, with everything a forecast needs beside the weights."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+
+from forecaster.errors import DataError
+
+FORMAT = 1
+Described = Mapping[str, object]
+
+
+def load(path: Path) -> dict[str, object]:
+    """The checkpoint's content, read with weights_only=True so that nothing in it is ever executed.
+
+    Raises DataError for a missing, cut or foreign file.
+    """
+    if not path.is_file():
+        raise DataError(f"no checkpoint {path}: the run has not finished an epoch; train again")
+    try:
+        content: object = torch.load(path, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as fault:
+        reason = str(fault).splitlines()[0][:120] if str(fault) else type(fault).__name__
+        raise DataError(f"{path} is not a checkpoint of this program ({reason}): train again") from fault
+    if not isinstance(content, dict) or "state_dict" not in content or "forecaster" not in content:
+        raise DataError(f"{path} is not a checkpoint of this program: it lacks its description; train again")
+    return content  # pyright: ignore[reportUnknownVariableType]
+
+
+def verify(content: Mapping[str, object], expected: Described, path: Path) -> None:
+    """Raises DataError listing both values where the checkpoint was trained for something else than `expected`.
+
+    Heads, window or the order of features can change without changing the shape of any weight.
+    """
+    found = content["forecaster"]
+    assert isinstance(found, dict)
+    wrong = [
+        f"{key} is {found.get(key)!r} in the checkpoint and {value!r} in the run's configuration"
+        for key, value in expected.items()
+        if found.get(key) != value
+    ]
+    if wrong:
+        raise DataError(f"{path} does not fit: {'; '.join(wrong)}; restore the run's own config.yaml")

@@ -1,0 +1,136 @@
+"""The task: one network, its scaler, one training step."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import lightning
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+
+from forecaster.errors import DivergedError
+from forecaster.networks.attention import Edit
+from forecaster.networks.encoder import Encoder, Output
+from forecaster.training.losses import loss
+from forecaster.windows.datamodule import Batch
+from forecaster.windows.scaling import Scaler
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """AdamW with warm-up (a share of all steps) and cosine decay to zero; gradients clipped at a norm."""
+
+    lr: float
+    weight_decay: float
+    warmup: float
+    clip: float
+
+
+class Task(lightning.LightningModule):
+    """Trains a network on scaled windows; forecasts in the targets' own units.
+
+    Loshchilov and Hutter (2019), Decoupled Weight Decay Regularization.
+    """
+
+    feature_mean: Tensor
+    feature_std: Tensor
+    target_mean: Tensor
+    target_std: Tensor
+
+    def __init__(self, network: Encoder, scaler: Scaler, recipe: Recipe) -> None:
+        super().__init__()
+        self.network, self.recipe = network, recipe
+        for name in ("feature_mean", "feature_std", "target_mean", "target_std"):
+            self.register_buffer(name, torch.from_numpy(getattr(scaler, name).astype(np.float32)))
+        self._sums = {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
+
+    def forecast(
+        self,
+        x_BLF: Float[Tensor, "B L F"],
+        edits: Mapping[int, Edit] | None = None,
+        capture: Mapping[int, Sequence[int]] | None = None,
+    ) -> Output:
+        """Quantiles and mean in target units, from raw features."""
+        out = self.network((x_BLF - self.feature_mean) / self.feature_std, edits, capture)
+        return Output(
+            out.quantiles_BHCQ * self.target_std[:, None] + self.target_mean[:, None],
+            out.mean_BHC * self.target_std + self.target_mean,
+            out.captured,
+        )
+
+    def losses(self, batch: Batch) -> Float[Tensor, " B"]:
+        """Training loss of each window, in scaled units."""
+        x_BLF, actual_BHC = batch
+        out = self.network((x_BLF - self.feature_mean) / self.feature_std)
+        return loss(out.quantiles_BHCQ, out.mean_BHC, (actual_BHC - self.target_mean) / self.target_std)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Mean loss of the batch; raises DivergedError at the first one that is not finite."""
+        losses_B = self.losses(batch)
+        value = self._add("train", losses_B)
+        if not math.isfinite(value):
+            raise self._diverged(f"the loss is {value}")
+        return losses_B.mean()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Adds to the mean over all validation windows, whatever the batch size."""
+        self._add("validation", self.losses(batch))
+
+    def on_train_epoch_start(self) -> None:
+        """Starts the epoch's sums."""
+        self._sums["train"] = [0.0, 0.0]
+
+    def on_validation_epoch_start(self) -> None:
+        """Starts the validation sums."""
+        self._sums["validation"] = [0.0, 0.0]
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the mean losses that checkpoint and early stopping go by."""
+        for part, (total, count) in self._sums.items():
+            if count:
+                self.log(f"{part}_loss", total / count)
+        total, count = self._sums["validation"]
+        if not math.isfinite(total / count):
+            raise self._diverged(f"the validation loss is {total / count}")
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips the gradient's norm; raises DivergedError where it is not finite."""
+        norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip))
+        if not math.isfinite(norm):
+            raise self._diverged(f"the gradient's norm is {norm}")
+
+    def configure_optimizers(self) -> tuple[list[torch.optim.Optimizer], list[dict[str, object]]]:
+        """AdamW and a schedule by step: linear warm-up, then half a cosine down to 0."""
+        optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay
+        )
+        total = int(self.trainer.estimated_stepping_batches)
+        warmup = max(1, round(self.recipe.warmup * total))
+
+        def factor(step: int) -> float:
+            if step < warmup:
+                return (step + 1) / warmup
+            return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, total - warmup))))
+
+        return [optimizer], [{"scheduler": LambdaLR(optimizer, factor), "interval": "step"}]
+
+    def _add(self, part: str, losses_B: Float[Tensor, " B"]) -> float:
+        total = float(losses_B.detach().double().sum())
+        self._sums[part][0] += total
+        self._sums[part][1] += len(losses_B)
+        return total
+
+    def _diverged(self, what: str) -> DivergedError:
+        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+        return DivergedError(
+            f"training diverged: {what} at step {self.global_step} (epoch {self.current_epoch}), "
+            f"learning rate {rate:.3g}; lower model.optimizer.lr or look at the quality report"
+        )

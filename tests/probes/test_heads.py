@@ -1,0 +1,221 @@
+"""The whole of it on a network whose weights are set by hand: its first head reads the bar a week before the target."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from forecaster.bars import planted
+from forecaster.networks.encoder import Encoder
+from forecaster.probes.capture import forecast
+from forecaster.probes.heads import FACT_COLUMNS, HEAD_COLUMNS, KNOCKOUT_COLUMNS, PROFILE_COLUMNS, Probed, probe
+from forecaster.probes.masks import Mask, Probe
+from forecaster.training.task import Recipe, Task
+from forecaster.windows.panel import Panel, build
+from forecaster.windows.scaling import fit
+from forecaster.windows.splits import Split, split
+
+LENGTH, LAG = 16, 4
+
+
+def reader(panel: Panel, parts: Split, length: int = LENGTH) -> Task:
+    """Layer 0, head 0 copies the return of the bar LAG before the last one to the readout; the other heads add nothing.
+
+    Channels 0 .. L-1 hold the position, L and L+1 the return and its negative, L+2 what the head writes. The readout's
+    one weight and its bias are fitted on training windows.
+    """
+    width = 2 * length
+    half = width // 2
+    torch.manual_seed(0)
+    network = Encoder(
+        features=len(panel.feature_names),
+        length=length,
+        width=width,
+        heads=2,
+        layers=2,
+        feedforward=4,
+        dropout=0.0,
+        attention_dropout=0.0,
+        causal=False,
+        positions="learned",
+        skip=False,
+        horizon=1,
+        targets=1,
+    )
+    task = Task(network, fit(panel, parts, length), Recipe(1e-3, 0.0, 0.0, 1.0))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        for norm in (m for m in network.modules() if isinstance(m, torch.nn.LayerNorm)):
+            norm.weight.fill_(1.0)
+        network.position[:, :length] = 10 * torch.eye(length)
+        network.embed.weight[length, 0], network.embed.weight[length + 1, 0] = 1.0, -1.0
+        attention = network.attention(0)
+        attention.query.weight[0, length - 1] = 3.0
+        attention.key.weight[0, length - 1 - LAG] = 3.0
+        attention.value.weight[0, length] = 1.0
+        attention.value.weight[half, length + 1] = 0.5
+        attention.output.weight[length + 2, 0] = 1.0
+        attention.output.weight[length + 3, half] = 0.1
+        network.readout.linear.weight[0, length + 2] = 1.0
+        raw = forecast(task, panel, parts.train, length).mean_BHC.double().numpy()[:, 0, 0]
+        slope, intercept = np.polyfit(raw, panel.targets[parts.train, 0, 0], 1)
+        network.readout.linear.weight[0, length + 2] = float(slope)
+        offset = float(intercept) + (float(slope) - 1) * task.target_mean[0]
+        network.readout.linear.bias[0] = offset / task.target_std[0]
+    return task
+
+
+def probed(kind: str, length: int = LENGTH, further: tuple[Probe, ...] = (), bars: int = 2500) -> Probed:
+    panel = build(planted.load(kind, bars, seed=1), ("return",), 1)
+    parts = split(panel, length, 0.7, 0.85)
+    return probe(reader(panel, parts, length), panel, parts, length, further=further)
+
+
+@pytest.fixture(scope="module")
+def weekly() -> Probed:
+    return probed("weekly")
+
+
+def label(found: Probed, layer: int, head: int, name: str) -> pd.Series:
+    rows = found.heads
+    return rows[
+        (rows["layer"] == layer) & (rows["head"] == head) & (rows["probe"] == name) & (rows["stratum"] == "last")
+    ].iloc[0]
+
+
+def test_the_head_that_reads_a_week_before_the_target_is_functional_and_no_other_is(weekly):
+    row = label(weekly, 0, 0, "weekly_target")
+    assert (row["label"], row["targets"]) == ("functional", "return")
+    assert row["kappa"] > 0.7
+    assert "functional: return: mean-ablation +" in row["reason"]
+    labelled = weekly.heads[weekly.heads["label"] != "none"]
+    assert set(zip(labelled["layer"], labelled["head"], labelled["probe"], strict=True)) == {(0, 0, "weekly_target")}
+
+
+def test_the_same_head_is_only_a_pattern_when_there_is_nothing_to_forecast():
+    found = probed("noise")
+    row = label(found, 0, 0, "weekly_target")
+    assert row["label"] == "pattern"
+    assert "not functional: return: skill gate closed" in row["reason"]
+    assert found.gates[0].startswith("return: no skill")
+    assert found.knockouts["skill_share"].isna().all()
+    assert not (found.heads["label"] == "functional").any()
+
+
+def test_tables_have_the_columns_and_rows_of_the_run_directory(weekly):
+    tables = {
+        HEAD_COLUMNS: weekly.heads,
+        FACT_COLUMNS: weekly.head_facts,
+        KNOCKOUT_COLUMNS: weekly.knockouts,
+        PROFILE_COLUMNS: weekly.lag_profiles,
+    }
+    for columns, table in tables.items():
+        assert tuple(table.columns) == columns
+    rows = weekly.heads
+    assert not rows.duplicated(["layer", "head", "probe", "stratum", "direction", "weights"]).any()
+    last = rows[rows["stratum"] == "last"]
+    assert len(last) == 2 * 2 * 4 * 2  # layers, heads, probes, weightings
+    assert set(last["direction"]) == {"past"}
+    inner = rows[rows["stratum"] == "inner"]
+    assert set(inner["layer"]) == {0}
+    assert len(inner) == 2 * 2 * (4 + 3)  # no weekly_target ahead
+    assert set(inner["label"]) == {"none"}
+    assert not weekly.knockouts.duplicated(["layer", "head", "target", "kind", "probe"]).any()
+    assert len(weekly.lag_profiles) == 2 * 2 * 2 * LENGTH
+
+
+def test_knockouts_hold_every_head_and_the_pattern_s_bars(weekly):
+    rows = weekly.knockouts
+    kinds = rows.groupby("kind").size().to_dict()
+    assert kinds == {"mean": 4, "zero": 4, "flagged": 1, "matched_mass": 1, "group": 1}
+    by_kind = rows[(rows["layer"] == 0) & (rows["head"] == 0)].set_index("kind")
+    assert by_kind.loc["mean", "low"] > 0
+    assert by_kind.loc["mean", "skill_share"] == pytest.approx(1, abs=0.2)
+    assert by_kind.loc["flagged", "low"] > by_kind.loc["matched_mass", "high"]
+    idle = rows[(rows["layer"] == 1) & (rows["kind"] == "mean")]
+    np.testing.assert_array_equal(idle["rise"], 0.0)
+    group = rows[rows["kind"] == "group"].iloc[0]
+    assert group["rise"] == by_kind.loc["mean", "rise"]
+    assert (pd.isna(group["layer"]), group["probe"]) == (True, "weekly_target")
+
+
+def test_a_head_that_adds_nothing_has_no_norm_weighted_figures(weekly):
+    row = label(weekly, 1, 0, "recency")
+    assert row["reason"].endswith("norm: kappa undefined")
+    norm = weekly.heads[(weekly.heads["layer"] == 1) & (weekly.heads["weights"] == "norm")]
+    assert norm["kappa"].isna().all()
+
+
+def test_facts_describe_the_last_bar_s_query(weekly):
+    facts = weekly.head_facts[(weekly.head_facts["layer"] == 0) & (weekly.head_facts["head"] == 0)].set_index("fact")
+    assert facts.loc["half-mass lag", "value"] == LAG
+    assert facts.loc["mean age", "value"] == pytest.approx(LAG, abs=0.5)
+    assert facts.loc["mass on itself", "high"] < 0.05
+    assert facts.loc["weekly_target comb", "value"] > facts.loc["weekly_target 2 weeks", "value"]
+    whole = weekly.head_facts[weekly.head_facts["layer"].isna()].set_index("fact")["value"]
+    assert whole["weekly_target queries dropped"] > 0
+    assert whole["recency queries dropped"] == 0
+
+
+def test_weekly_probes_are_not_measurable_when_windows_are_no_longer_than_a_week():
+    found = probed("weekly", length=5, bars=600)
+    for name in ("weekly", "weekly_target"):
+        rows = found.heads[found.heads["probe"] == name]
+        assert rows[["kappa", "low", "high", "chance", "odds"]].isna().all(axis=None)
+        assert label(found, 0, 0, name)["reason"] == "not measurable: no query has the bars it asks about"
+
+
+def test_one_head_of_one_layer_is_probed_alone(small_task, garch):
+    parts = split(garch, 12, 0.7, 0.85)
+    found = probe(small_task(garch, 12, layers=1, heads=1), garch, parts, 12)
+    assert found.heads["head"].unique().tolist() == [0]
+    assert set(found.heads["stratum"]) == {"last"}
+    assert set(found.knockouts["target"]) == {"return", "volatility"}
+
+
+def test_nothing_is_found_when_the_series_is_constant(small_task, garch):
+    flat = replace(garch, features=np.zeros_like(garch.features), targets=np.zeros_like(garch.targets))
+    found = probe(small_task(garch, 12), flat, split(garch, 12, 0.7, 0.85), 12)
+    moves = found.heads[found.heads["probe"] == "large_move"]
+    assert moves["kappa"].isna().all()
+    last = moves[moves["stratum"] == "last"]
+    assert set(last["reason"]) == {"not measurable: no query has the bars it asks about"}
+    assert not (found.heads["label"] == "functional").any()
+
+
+def test_figures_are_the_same_whatever_the_batch(small_task, garch, monkeypatch):
+    parts, task = split(garch, 12, 0.7, 0.85), small_task(garch, 12)
+    whole = probe(task, garch, parts, 12)
+    monkeypatch.setattr("forecaster.probes.capture.batches.__defaults__", (100,))
+    monkeypatch.setattr("forecaster.probes.capture.looks.__defaults__", (100,))
+    parted = probe(task, garch, parts, 12)
+    for column in ("kappa", "low", "high", "chance"):
+        np.testing.assert_allclose(parted.heads[column], whole.heads[column], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(parted.knockouts["rise"], whole.knockouts["rise"], rtol=1e-5, atol=1e-6)
+
+
+def test_progress_is_told(small_task, garch):
+    told: list[str] = []
+    probe(small_task(garch, 12, layers=1), garch, split(garch, 12, 0.7, 0.85), 12, progress=told.append)
+    assert told[0].startswith("attention of windows 1 to 512 of ")
+    assert told[-1] == "knockout of the flagged bars of 0 patterns"
+
+
+def test_two_probings_give_the_same_bytes(weekly):
+    again = probed("weekly")
+    for name in ("heads", "head_facts", "knockouts", "lag_profiles"):
+        assert getattr(again, name).to_csv() == getattr(weekly, name).to_csv()
+
+
+def test_a_probe_of_ones_own_is_judged_like_the_others():
+    def third(panel, queries):
+        return Mask(
+            np.broadcast_to(np.arange(queries.span) == LAG, (len(queries.rows), queries.span)).copy(),
+            queries.reach > LAG,
+        )
+
+    found = probed("weekly", further=(Probe("third", "neighbours", third),))
+    assert label(found, 0, 0, "third")["label"] == "functional"

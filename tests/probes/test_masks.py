@@ -1,0 +1,178 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.probes.masks import (
+    Mask,
+    Probe,
+    Queries,
+    beside,
+    large_move,
+    recency,
+    shifted,
+    standard,
+    weekly,
+    weekly_target,
+)
+
+
+def last_bars(rows: list[int], length: int, direction: str = "past", reach: int | None = None) -> Queries:
+    place = np.array(rows)
+    return Queries(
+        place, np.full(len(rows), length if reach is None else reach), np.full(len(rows), length), length, direction
+    )
+
+
+@pytest.fixture
+def sessions() -> pd.DatetimeIndex:
+    """Weekdays of June and July 2024 without Thursday 4 July."""
+    days = pd.bdate_range("2024-06-03", "2024-07-31")
+    return days[days != pd.Timestamp("2024-07-04")]
+
+
+def row(sessions: pd.DatetimeIndex, day: str) -> int:
+    return int(sessions.get_loc(pd.Timestamp(day)))
+
+
+def flagged_days(sessions: pd.DatetimeIndex, query: int, flags: np.ndarray) -> list[str]:
+    return [str(sessions[query - lag].date()) for lag in np.flatnonzero(flags)]
+
+
+def test_recency_flags_the_last_bars_when_the_window_is_longer(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    mask = recency(3).at(panel, last_bars([20, 30], 7))
+    assert mask.measurable.all()
+    np.testing.assert_array_equal(mask.flags, [[1, 1, 1, 0, 0, 0, 0]] * 2)
+
+
+def test_recency_is_not_measurable_when_the_window_has_no_other_bar(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    assert not recency(3).at(panel, last_bars([20], 3)).measurable.any()
+
+
+def test_weekly_flags_the_same_weekday_when_a_holiday_makes_the_lag_four(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    before, after = row(sessions, "2024-07-02"), row(sessions, "2024-07-09")
+    mask = weekly(5).at(panel, last_bars([before, after], 8))
+    assert [flagged_days(sessions, q, f) for q, f in zip((before, after), mask.flags, strict=True)] == [
+        ["2024-06-25"],
+        ["2024-07-02"],
+    ]
+    assert [np.flatnonzero(flags).tolist() for flags in mask.flags] == [[5], [4]]
+
+
+def test_weekly_target_flags_a_week_before_the_next_bar_when_the_step_is_one(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    plain, friday = row(sessions, "2024-06-19"), row(sessions, "2024-06-21")
+    mask = weekly_target(5).at(panel, last_bars([plain, friday], 8))
+    assert flagged_days(sessions, plain, mask.flags[0]) == ["2024-06-13"]
+    assert flagged_days(sessions, friday, mask.flags[1]) == ["2024-06-17"]
+    assert [np.flatnonzero(flags).tolist() for flags in mask.flags] == [[4], [4]]
+
+
+def test_weekly_drops_the_query_when_no_session_was_a_week_before(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    mask = weekly(5).at(panel, last_bars([row(sessions, "2024-07-11"), row(sessions, "2024-07-12")], 8))
+    np.testing.assert_array_equal(mask.measurable, [False, True])
+    assert not mask.flags[0].any()
+
+
+def test_weekly_target_drops_the_query_when_the_target_is_not_known_yet(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    assert not weekly_target(5).at(panel, last_bars([len(sessions) - 1], 8)).measurable.any()
+
+
+def test_weekly_never_flags_another_symbol(make_panel, sessions):
+    panel = make_panel([sessions, sessions], [np.ones(len(sessions))] * 2, 5)
+    first = len(sessions)
+    mask = weekly(5).at(panel, last_bars([first + 3, first + 5], 8, reach=8))
+    np.testing.assert_array_equal(mask.measurable, [False, True])
+
+
+def test_weekly_looks_ahead_when_asked_for_the_future(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    query = row(sessions, "2024-06-10")
+    mask = weekly(5).at(panel, last_bars([query], 8, "future"))
+    assert np.flatnonzero(mask.flags[0]).tolist() == [4]  # offset 4 ahead is the fifth bar after the query
+
+
+def test_weekly_follows_the_clock_when_bars_never_stop(make_panel):
+    hours = pd.date_range("2024-01-01", periods=400, freq="h")
+    panel = make_panel([hours], [np.ones(400)], 168)
+    mask = weekly(168).at(panel, last_bars([300], 200))
+    assert np.flatnonzero(mask.flags[0]).tolist() == [168]
+
+
+def test_weekly_is_not_measurable_when_the_window_is_no_longer_than_a_week(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    queries = last_bars([row(sessions, "2024-07-09")], 5)  # after a holiday the weekly bar is four bars back, in reach
+    assert not weekly(5).at(panel, queries).measurable.any()
+    assert not weekly_target(5).at(panel, queries).measurable.any()
+
+
+def test_comb_flags_every_week_in_the_window_when_some_are_missing(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    query = row(sessions, "2024-07-18")
+    mask = weekly(5, (1, 2, 3)).at(panel, last_bars([query], 20))
+    assert flagged_days(sessions, query, mask.flags[0]) == ["2024-07-11", "2024-06-27"]
+
+
+def test_large_move_flags_the_nearest_when_moves_are_equal(make_panel, sessions):
+    shocks = np.ones(len(sessions))
+    shocks[[10, 14]] = 2.0, -3.0
+    panel = make_panel([sessions], [shocks], 5)
+    mask = large_move().at(panel, last_bars([17], 9))
+    assert np.flatnonzero(mask.flags[0]).tolist() == [0, 3, 7]
+
+
+def test_large_move_ignores_moves_out_of_reach(make_panel, sessions):
+    shocks = np.arange(len(sessions), dtype=float)
+    panel = make_panel([sessions], [shocks], 5)
+    queries = Queries(np.array([20]), np.array([6]), np.array([6]), 9)
+    ahead = Queries(np.array([20]), np.array([5]), np.array([9]), 9, "future")
+    assert np.flatnonzero(large_move().at(panel, queries).flags[0]).tolist() == [0, 1, 2]
+    assert np.flatnonzero(large_move().at(panel, ahead).flags[0]).tolist() == [2, 3, 4]
+
+
+def test_large_move_drops_the_query_when_the_series_is_flat(make_panel, sessions):
+    shocks = np.zeros(len(sessions))
+    shocks[[20, 21, 22]] = 1.0
+    panel = make_panel([sessions], [shocks], 5)
+    np.testing.assert_array_equal(large_move().at(panel, last_bars([19, 21, 22], 9)).measurable, [False, False, True])
+
+
+def test_neighbours_share_what_is_in_reach_when_the_bar_is_at_the_edge():
+    queries = last_bars([50, 50], 7)
+    flags = np.zeros((2, 7), dtype=bool)
+    flags[0, 3] = flags[1, 5] = True
+    third = 1 / 3
+    np.testing.assert_allclose(
+        beside(flags, queries), [[0, 0.25, 0.25, 0, 0.25, 0.25, 0], [0, 0, 0, third, third, 0, third]]
+    )
+
+
+def test_shifting_loses_what_leaves_the_window():
+    values = np.array([[1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(shifted(values, 1), [[0, 1, 2]])
+    np.testing.assert_array_equal(shifted(values, -2), [[3, 0, 0]])
+
+
+def test_one_function_makes_a_probe_of_ones_own(make_panel, sessions):
+    shocks = np.zeros(len(sessions))
+    shocks[::4] = 1.0
+    panel = make_panel([sessions], [shocks], 5)
+
+    def moved(panel, queries):
+        rows, reached = queries.keys()
+        return Mask((panel.features[rows, 0] > 0) & reached, np.ones(len(queries.rows), dtype=bool))
+
+    mask = Probe("moved", "profile", moved).at(panel, last_bars([21], 7))
+    assert np.flatnonzero(mask.flags[0]).tolist() == [1, 5]
+
+
+def test_recency_takes_a_share_of_the_window_when_bars_are_not_daily(make_panel, sessions):
+    panel = make_panel([sessions], [np.ones(len(sessions))], 5)
+    daily, hourly = (standard(panel, 40, interval)[0] for interval in ("1d", "1h"))
+    queries = last_bars([39], 40)
+    assert daily.at(panel, queries).flags.sum() == 3
+    assert hourly.at(panel, queries).flags.sum() == 2

@@ -1,0 +1,221 @@
+"""The whole line on a short planted market: through the command line where the process matters, in this one elsewhere."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from forecaster import compose, line, run
+from forecaster.bars.calendar import Calendar
+from forecaster.bars.contract import Bars
+from forecaster.config import Config
+from forecaster.errors import ConfigError, DataError
+from forecaster.forecasts import frame
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["experiment=smoke", "source.bars=700", "trainer.max_epochs=1"]
+RESULTS = ("scores.csv", "tests.csv", "heads.csv", "head_facts.csv", "knockouts.csv", "lag_profiles.csv")
+
+
+def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """`python train.py ...` or `forecaster VERB ...`, as a user starts them."""
+    program = sys.executable if arguments[0].endswith(".py") else str(Path(sys.executable).with_name("forecaster"))
+    return subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def config(*overrides: str) -> Config:
+    return cast(Config, OmegaConf.to_object(compose.compose([*SMALL, *overrides])))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that the command line made."""
+    directory = tmp_path_factory.mktemp("runs") / "one"
+    done = command("train.py", *SMALL, f"hydra.run.dir={directory}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith("report.html")
+    return directory
+
+
+@pytest.fixture
+def copy(trained: Path, tmp_path: Path) -> Path:
+    """A copy of that run, to work on."""
+    return Path(shutil.copytree(trained, tmp_path / "copy"))
+
+
+def test_every_file_of_a_run_is_there_and_parses(trained: Path) -> None:
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["status"] == "complete"
+    assert len(summary["headline"]) == len(summary["targets"]) == 3
+    assert set(summary["timings"]) >= {"training", "scores", "probes", "report"}
+    tables = run.read_tables(trained)
+    assert set(tables) == set(run.TABLES)
+    forecasts = frame.read(trained / "forecasts.parquet")
+    assert tuple(forecasts.columns) == frame.FRAME_COLUMNS
+    assert forecasts["origin"].min() > pd.Timestamp(summary["validation_end"])
+    assert compose.load(trained / "config.yaml").seed == 0
+    for name in ("best", "last"):
+        content = torch.load(trained / "checkpoints" / f"{name}.ckpt", weights_only=True)
+        assert content["forecaster"]["heads"] == 8
+    page = (trained / "report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+
+
+def test_windows_of_the_parts_are_those_of_the_formula(trained: Path) -> None:
+    summary = json.loads((trained / "summary.json").read_text())
+    counted = sum(summary["windows"].values()) + summary["purged"]
+    assert counted == 700 - 20 - summary["window"] - summary["horizon"] + 1
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(trained: Path, tmp_path: Path) -> None:
+    line.train(config(), tmp_path / "again")
+    line.train(config("seed=1"), tmp_path / "other")
+    for name in (*RESULTS, "forecasts.parquet"):
+        assert (tmp_path / "again" / name).read_bytes() == (trained / name).read_bytes(), name
+    for name in ("scores.csv", "heads.csv", "forecasts.parquet"):
+        assert (tmp_path / "other" / name).read_bytes() != (trained / name).read_bytes(), name
+
+
+def test_probe_and_evaluate_in_a_new_process_reproduce_the_runs_own_tables(copy: Path) -> None:
+    before = {name: (copy / name).read_bytes() for name in (*RESULTS, "forecasts.parquet")}
+    for name in before:
+        (copy / name).unlink()
+    for verb in ("probe", "evaluate"):
+        done = command(verb, f"run={copy}")
+        assert done.returncode == 0, done.stderr
+    assert {name: (copy / name).read_bytes() for name in before} == before
+
+
+def test_evaluate_on_other_bars_leaves_the_run_alone(copy: Path) -> None:
+    before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+    target = line.evaluate(copy, ["source.seed=5"])
+    assert target.parent == copy
+    assert (target / "scores.csv").read_bytes() != before[copy / "scores.csv"]
+    assert all(file.read_bytes() == content for file, content in before.items())
+
+
+def test_predict_dates_the_next_session_and_an_ensemble_averages(trained: Path, copy: Path) -> None:
+    done = command("predict", f"run={trained}")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(pd.io.common.StringIO(done.stdout), parse_dates=["origin", "target_time"])
+    last = run.read_summary(trained)["last"]
+    assert (table["origin"] == pd.Timestamp(str(last))).all()
+    assert (table["target_time"] == Calendar("XNYS").after(pd.Timestamp(str(last)), 1)[0]).all()
+    quantiles = table[[name for name in table if name.startswith("q")]].to_numpy()
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    state = torch.load(copy / "checkpoints" / "best.ckpt", weights_only=True)
+    state["state_dict"]["network.readout.linear.bias"] += 1.0
+    torch.save(state, copy / "checkpoints" / "best.ckpt")
+    one, other, both = (line.predict(runs) for runs in ([trained], [copy], [trained, copy]))
+    assert set(both["model"]) == {"ensemble"}
+    assert both["mean"].to_numpy() == pytest.approx((one["mean"].to_numpy() + other["mean"].to_numpy()) / 2)
+
+
+def test_rewriting_every_bar_after_a_date_changes_no_forecast_up_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config("probes=off")
+    line.train(settings, tmp_path / "as it was")
+    loaded = line.load_bars(settings.source)
+    cut = pd.Timestamp(loaded.frame["time"].iloc[-60])
+
+    def rewritten(_: object) -> Bars:
+        changed = loaded.frame.copy()
+        changed.loc[changed["time"] > cut, ["open", "high", "low", "close", "volume"]] *= 1000.0
+        return replace(loaded, frame=changed)
+
+    monkeypatch.setattr(line, "load_bars", rewritten)
+    line.train(settings, tmp_path / "rewritten")
+    first, second = (frame.read(tmp_path / name / "forecasts.parquet") for name in ("as it was", "rewritten"))
+    until = first["origin"] <= cut
+    assert until.any()
+    assert not until.all()
+    columns = [name for name in frame.FRAME_COLUMNS if name != "actual"]
+    pd.testing.assert_frame_equal(first.loc[until, columns], second.loc[until, columns], check_exact=True)
+    assert not first.loc[~until, columns].equals(second.loc[~until, columns])
+    weights = [
+        torch.load(tmp_path / name / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+        for name in ("as it was", "rewritten")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_rewriting_the_test_years_changes_neither_training_nor_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config("probes=off")
+    loaded = line.load_bars(settings.source)
+    before = line.prepare(settings, loaded)
+    changed = loaded.frame.copy()
+    later = changed["time"] > pd.Timestamp(before.split.validation_end)
+    changed.loc[later, ["open", "high", "low", "close", "volume"]] *= 1000.0
+    after = line.prepare(settings, replace(loaded, frame=changed))
+    for part in ("train", "validation"):
+        rows = getattr(before.split, part)
+        assert np.array_equal(rows, getattr(after.split, part))
+        assert np.array_equal(before.panel.targets[rows], after.panel.targets[rows])
+        assert np.array_equal(before.panel.window(rows, before.length), after.panel.window(rows, after.length))
+    for name, buffer in before.task.named_buffers():
+        assert torch.equal(buffer, dict(after.task.named_buffers())[name])
+
+
+def test_a_run_is_never_overwritten(trained: Path) -> None:
+    with pytest.raises(ConfigError, match="already holds a run"):
+        line.train(config(), trained)
+
+
+def test_a_configuration_that_no_longer_fits_the_weights_is_an_error_with_both_values(copy: Path) -> None:
+    text = (copy / "config.yaml").read_text()
+    (copy / "config.yaml").write_text(text.replace("heads: 8", "heads: 4"))
+    with pytest.raises(DataError, match="heads is 8 in the checkpoint and 4 in the run's configuration"):
+        line.load(copy)
+
+
+def test_an_interrupted_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(line, "fit", stop)
+    with pytest.raises(KeyboardInterrupt):
+        line.train(config(), tmp_path / "run")
+    assert run.read_summary(tmp_path / "run")["status"] == "interrupted"
+
+
+def test_divergence_ends_with_exit_code_four_and_a_failed_run(tmp_path: Path) -> None:
+    done = command("train.py", *SMALL, "model.optimizer.lr=1e38", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 4, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: training diverged: ")
+    assert run.read_summary(tmp_path / "run")["status"] == "failed"
+
+
+def test_too_few_bars_end_with_exit_code_three_in_one_line(tmp_path: Path) -> None:
+    done = command("train.py", "experiment=smoke", "source.bars=21", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("error: the train part has no window: bars run ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_sweep_over_heads_trains_equal_parameter_counts(tmp_path: Path) -> None:
+    done = command("train.py", "-m", *SMALL, "probes=off", "model.heads=1,2,4", f"hydra.sweep.dir={tmp_path / 'sweep'}")
+    assert done.returncode == 0, done.stderr
+    summaries = [json.loads(path.read_text()) for path in sorted((tmp_path / "sweep").glob("*/summary.json"))]
+    assert len(summaries) == 3
+    assert len({summary["parameters"] for summary in summaries}) == 1
+    assert {summary["status"] for summary in summaries} == {"complete"}
+
+
+def test_the_program_runs_from_another_folder(tmp_path: Path) -> None:
+    done = command(str(ROOT / "train.py"), "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "experiment=NAME" in done.stdout
+    assert list(tmp_path.iterdir()) == []
