@@ -1,4 +1,4 @@
-"""The whole line on a short planted market: through the command line where the process matters, in this one elsewhere."""
+"""The whole line on a short planted market, through the command line where the process matters."""
 
 import json
 import shutil
@@ -191,7 +191,7 @@ def test_an_interrupted_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_divergence_ends_with_exit_code_four_and_a_failed_run(tmp_path: Path) -> None:
-    done = command("train.py", *SMALL, "model.optimizer.lr=1e38", f"hydra.run.dir={tmp_path / 'run'}")
+    done = command("train.py", *SMALL, "model.optimizer.lr=1e6", f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode == 4, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("error: training diverged: ")

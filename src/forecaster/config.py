@@ -13,7 +13,7 @@ TARGETS = ("return", "volatility", "volume")
 BASELINES = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
 MARKETS = ("weekly", "noise")
 POSITIONS = ("learned", "rotary")
-LOGGERS = ("csv",)
+LOGGERS = ("csv", "tensorboard", "mlflow", "wandb")
 
 
 @dataclass(kw_only=True)
@@ -92,11 +92,15 @@ class Model:
 
 @dataclass(kw_only=True)
 class Trainer:
-    """Early stopping after `patience` epochs without a better validation loss; `clip` bounds the gradient's norm."""
+    """Early stopping after `patience` epochs without a better validation loss; `clip` bounds the gradient's norm,
+    `average` is the decay of the weights' moving average, `threads` the cores that one run computes on.
+    """
 
     max_epochs: int
     patience: int
     clip: float
+    average: float
+    threads: int
 
 
 @dataclass(kw_only=True)
@@ -108,7 +112,7 @@ class Probes:
 
 @dataclass(kw_only=True)
 class Logger:
-    """Where the losses of each epoch go."""
+    """Where the losses of each epoch go beside history.csv."""
 
     kind: str
 
@@ -146,12 +150,14 @@ LIMITS: Mapping[str, str] = {
     "model.feedforward": "[1, inf)",
     "model.dropout": "[0, 1)",
     "model.attention_dropout": "[0, 1)",
-    "model.optimizer.lr": "(0, inf)",
+    "model.optimizer.lr": "(0, 1e30]",
     "model.optimizer.weight_decay": "[0, inf)",
     "model.optimizer.warmup": "[0, 1)",
     "trainer.max_epochs": "[1, inf)",
     "trainer.patience": "[1, inf)",
     "trainer.clip": "(0, inf)",
+    "trainer.average": "[0, 1)",
+    "trainer.threads": "[1, inf)",
 }
 
 

@@ -5,10 +5,11 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import lightning
 import numpy as np
@@ -25,6 +26,7 @@ from forecaster.forecasts import baselines, frame, network, scores, significance
 from forecaster.networks.encoder import Encoder
 from forecaster.training import checkpoints
 from forecaster.training.fit import fit
+from forecaster.training.loggers import logger
 from forecaster.training.task import Recipe, Task
 from forecaster.windows import datamodule, panel, scaling, splits
 from forecaster.windows.features import WARMUP
@@ -65,6 +67,7 @@ def load_bars(source: Source) -> Bars:
 
 def prepare(config: Config, bars: Bars) -> Line:
     """Panel, parts, scaler and an untrained network; the seed fixes the weights it starts from."""
+    torch.set_num_threads(config.trainer.threads)
     lightning.seed_everything(config.seed, verbose=False)
     built = panel.build(bars, tuple(config.data.targets), config.data.horizon)
     length = config.model.window or fitting_window(built, config.split.train_end)
@@ -107,18 +110,18 @@ def fitting_window(built: panel.Panel, train_end: str | float) -> int:
 def left_out(built: panel.Panel, length: int, scaler: scaling.Scaler) -> pd.DataFrame:
     """Quality rows for what the windows leave out or cannot scale."""
     rows: list[tuple[str, pd.Timestamp, str, str, str]] = []
-    for origin in built.undefined(length):
-        symbol, stamp = built.symbols[built.symbol_ids[origin]], pd.Timestamp(built.times[origin])
+    for origin in map(int, built.undefined(length)):
+        symbol, stamp = built.symbols[int(built.symbol_ids[origin])], built.time(origin)
         unknown = [n for c, n in enumerate(built.target_names) if not np.isfinite(built.targets[origin, :, c]).all()]
         rows.append((symbol, stamp, "undefined_target", f"{', '.join(unknown)} after this bar", "origin left out"))
     for number, symbol in enumerate(built.symbols):
         first, end = built.bounds(number)
         needed = WARMUP + length + built.horizon
         if end - first < needed:
-            stamp = pd.Timestamp(built.times[end - 1])
+            stamp = built.time(end - 1)
             detail = f"{end - first} bars < {needed} (warm-up {WARMUP} + window {length} + horizon {built.horizon})"
             rows.append((symbol, stamp, "too_short", detail, "symbol left out"))
-    first_time = pd.Timestamp(built.times[0])
+    first_time = built.time(0)
     rows.extend(("all", first_time, "constant", f"{name} never changes", "std taken as 1") for name in scaler.constant)
     return quality_report(rows)
 
@@ -159,6 +162,7 @@ def train(config: Config, directory: Path) -> None:
                 max_epochs=config.trainer.max_epochs,
                 patience=config.trainer.patience,
                 average=config.trainer.average,
+                logger=logger(config.logger.kind, directory, config.experiment_name),
                 say=say,
                 progress=sys.stderr.isatty(),
             )
@@ -182,15 +186,12 @@ def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
     line = prepare(config, bars)
     path = directory / run.BEST
     content = checkpoints.load(path)
-    found = content["forecaster"]
-    assert isinstance(found, dict)
+    window = cast(int, checkpoints.described(content)["window"])
     # The window that a run chose for its own bars holds on others too.
-    if config.model.window is None and found["window"] != line.length:
-        line = prepare(replace(config, model=replace(config.model, window=found["window"])), bars)
+    if config.model.window is None and window != line.length:
+        line = prepare(replace(config, model=replace(config.model, window=window)), bars)
     checkpoints.verify(content, description(line), path)
-    state = content["state_dict"]
-    assert isinstance(state, dict)
-    line.task.load_state_dict(state)
+    line.task.load_state_dict(checkpoints.weights(content))
     line.task.eval()
     return line
 
@@ -222,8 +223,8 @@ def _next_bars(line: Line) -> pd.DataFrame:
         raise DataError(f"no symbol has the {WARMUP + line.length} bars that one window needs: bring more bars")
     calendar = Calendar(line.panel.calendar)
     times = line.panel.target_times.copy()
-    for origin in origins:
-        times[origin] = np.array(calendar.after(line.panel.times[origin], line.panel.horizon), dtype="datetime64[us]")
+    for origin in map(int, origins):
+        times[origin] = np.array(calendar.after(line.panel.time(origin), line.panel.horizon), dtype="datetime64[us]")
     known = replace(line.panel, target_times=times)
     return frame.tidy(ATTENTION, network.forecast(line.task, known, origins, line.length), known, origins)
 
@@ -273,7 +274,7 @@ def show(directory: Path) -> None:
 
     tables = run.read_tables(directory)
     console = Console()
-    for sentence in run.read_summary(directory).get("headline", []):
+    for sentence in cast("list[str]", run.read_summary(directory).get("headline", [])):
         console.print(sentence, highlight=False)
     console.print(scores_table(tables["scores"], tables["tests"]))
     if "heads" in tables:
@@ -328,7 +329,8 @@ def _opening(line: Line, directory: Path) -> str:
     windows = ", ".join(f"{name} {len(getattr(line.split, name))}" for name in ("train", "validation", "test"))
     return (
         f"{told['experiment']}: {', '.join(line.panel.symbols)}, {told['first']} to {told['last']}; window "
-        f"{line.length} bars; windows {windows} ({line.split.purged} purged); {told['parameters']:,} parameters; {directory}"
+        f"{line.length} bars; windows {windows} ({line.split.purged} purged); {told['parameters']:,} parameters; "
+        f"{directory}"
     )
 
 
@@ -344,14 +346,14 @@ def _reopen(directory: Path, overrides: Sequence[str], verb: str) -> tuple[Line,
 
 
 @contextmanager
-def _timed(directory: Path, name: str) -> Iterator[None]:
+def _timed(directory: Path, name: str) -> Generator[None]:
     start = time.monotonic()
     yield
     run.add_timings(directory, **{name: time.monotonic() - start})
 
 
 @contextmanager
-def _status(directory: Path) -> Iterator[None]:
+def _status(directory: Path) -> Generator[None]:
     try:
         yield
     except ForecasterError as fault:

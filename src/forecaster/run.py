@@ -1,9 +1,8 @@
 """The run directory: every file appears whole or not at all, and nobody's run is overwritten."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pandas as pd
 
@@ -47,7 +46,7 @@ def write_text(path: Path, text: str) -> None:
 def write_table(directory: Path, name: str, table: pd.DataFrame) -> None:
     """Writes NAME.csv with 10 significant digits."""
     # to_csv's float_format passes over columns that mix numbers with words such as "undefined".
-    mixed = {column: table[column].map(_ten_digits) for column in table.columns[table.dtypes == object]}
+    mixed = {str(name): table[name].map(_ten_digits) for name in table.columns if table[name].dtype.kind == "O"}
     write_text(
         directory / f"{name}.csv",
         table.assign(**mixed).to_csv(index=False, float_format="%.10g", lineterminator="\n"),
@@ -72,7 +71,7 @@ def read_summary(directory: Path) -> Summary:
         raise DataError(f"{directory / SUMMARY} can't be read ({fault}): the run did not start; train again") from fault
     if not isinstance(content, dict):
         raise DataError(f"{directory / SUMMARY} is not a run's summary: train again")
-    return content  # pyright: ignore[reportUnknownVariableType]
+    return cast(Summary, content)
 
 
 def update_summary(directory: Path, **entries: object) -> Summary:
@@ -85,8 +84,7 @@ def update_summary(directory: Path, **entries: object) -> Summary:
 
 def add_timings(directory: Path, **seconds: float) -> Summary:
     """Adds seconds spent to the summary's timings."""
-    before = read_summary(directory).get("timings", {})
-    assert isinstance(before, Mapping)
+    before = cast("dict[str, float]", read_summary(directory).get("timings", {}))
     return update_summary(directory, timings={**before, **{name: round(value, 2) for name, value in seconds.items()}})
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fabricate import random_bars
 
+from fabricate import random_bars
 from forecaster.errors import DataError, DivergedError
 from forecaster.networks.encoder import Encoder
 from forecaster.training import checkpoints
@@ -47,7 +47,14 @@ def built(batch_size: int = 16) -> tuple[Task, datamodule.Bars]:
 def train(directory: Path, task: Task, bars: datamodule.Bars, **changes: Any) -> tuple[int, list[str]]:
     lines: list[str] = []
     directory.mkdir(exist_ok=True)
-    options: dict[str, Any] = {"max_epochs": 3, "patience": 3, "average": 0.0, "say": lines.append, "progress": False}
+    options: dict[str, Any] = {
+        "max_epochs": 3,
+        "patience": 3,
+        "average": 0.0,
+        "logger": False,
+        "say": lines.append,
+        "progress": False,
+    }
     return fit(task, bars, directory, {"heads": 5}, **{**options, **changes}), lines
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
-from fabricate import random_bars
 
+from fabricate import random_bars
 from forecaster.windows import datamodule, panel, splits
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from fabricate import random_bars
 
+from fabricate import random_bars
 from forecaster.windows.features import (
     EWMA_DECAY,
     FEATURES,

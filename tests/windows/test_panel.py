@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fabricate import random_bars
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricate import random_bars
 from forecaster.windows import panel
 from forecaster.windows.features import WARMUP, features
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from fabricate import random_bars
 
+from fabricate import random_bars
 from forecaster.windows import panel
 from forecaster.windows.features import garman_klass, log_return
 from forecaster.windows.targets import TARGETS, ahead, past, targets

@@ -2,14 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def whole(path: Path) -> Generator[BinaryIO]:
     """A binary file that takes the path's place when the block ends, flushed to disk, and vanishes if it raises."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

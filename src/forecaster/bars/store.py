@@ -1,10 +1,8 @@
 """Snapshots of bars: one Parquet file that is there whole or not at all."""
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pandas as pd
 

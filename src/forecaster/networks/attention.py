@@ -1,6 +1,6 @@
 """Multi-head attention: the mechanism that the probes look into.
 
-    head_h = softmax(Q_h K_h^T / sqrt(d)) V_h        Q_h = X W_Q^h, K_h = M W_K^h, V_h = M W_V^h, each of width d = D / N
+    head_h = softmax(Q_h K_h^T / sqrt(d)) V_h    Q_h = X W_Q^h, K_h = X W_K^h, V_h = X W_V^h, each of width d = D / N
     out    = concat(head_1 .. head_N) W_O + b
 
 Vaswani et al. (2017), Attention Is All You Need, section 3.2.
@@ -69,9 +69,9 @@ def causal_mask(queries: Sequence[int], keys: int) -> Bool[Tensor, "T S"]:
 class MultiHeadAttention(nn.Module):
     """Self-attention with N heads of width d = D / N.
 
-    Each projection is one D x D matrix seen as N blocks; splitting it is a reshape, so parameters and cost do not depend
-    on N, only the width of a head does. `queries` restricts the computation to those bar positions: their outputs are
-    the same as in the full computation.
+    Each projection is one D x D matrix seen as N blocks; splitting it is a reshape, so parameters and cost do not
+    depend on N, only the width of a head does. `queries` restricts the computation to those bar positions: their
+    outputs are the same as in the full computation.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class MultiHeadAttention(nn.Module):
 
     def output_by_head(self) -> Float[Tensor, "N d D"]:
         """W_O as each head sees it: out = sum_h z_h W_O[h] + b."""
-        return self.output.weight.T.unflatten(0, (self.heads, self.width // self.heads))
+        return self.output.weight.T.reshape(self.heads, self.width // self.heads, self.width)
 
     def _split(self, x_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B N T d"]:
-        return x_BTD.unflatten(-1, (self.heads, self.width // self.heads)).transpose(1, 2)
+        return x_BTD.reshape(*x_BTD.shape[:2], self.heads, self.width // self.heads).transpose(1, 2)
 
 
 def rotate(x_BNTd: Float[Tensor, "B N T d"], positions: Sequence[int]) -> Float[Tensor, "B N T d"]:
@@ -131,5 +131,5 @@ def rotate(x_BNTd: Float[Tensor, "B N T d"], positions: Sequence[int]) -> Float[
     frequency = 10000.0 ** (-torch.arange(pairs, device=x_BNTd.device, dtype=torch.float64) / max(pairs, 1))
     angle_Tp = torch.tensor(positions, device=x_BNTd.device, dtype=torch.float64)[:, None] * frequency
     cos, sin = angle_Tp.cos().to(x_BNTd.dtype), angle_Tp.sin().to(x_BNTd.dtype)
-    a, b, rest = x_BNTd.split((pairs, pairs, x_BNTd.shape[-1] - 2 * pairs), dim=-1)
+    a, b, rest = x_BNTd[..., :pairs], x_BNTd[..., pairs : 2 * pairs], x_BNTd[..., 2 * pairs :]
     return torch.cat((a * cos - b * sin, a * sin + b * cos, rest), dim=-1)

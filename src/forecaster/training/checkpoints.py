@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import cast
 
 import torch
 
@@ -26,7 +27,7 @@ def load(path: Path) -> dict[str, object]:
         raise DataError(f"{path} is not a checkpoint of this program ({reason}): train again") from fault
     if not isinstance(content, dict) or "state_dict" not in content or "forecaster" not in content:
         raise DataError(f"{path} is not a checkpoint of this program: it lacks its description; train again")
-    return content  # pyright: ignore[reportUnknownVariableType]
+    return cast("dict[str, object]", content)
 
 
 def verify(content: Mapping[str, object], expected: Described, path: Path) -> None:
@@ -34,8 +35,7 @@ def verify(content: Mapping[str, object], expected: Described, path: Path) -> No
 
     Heads, window or the order of features can change without changing the shape of any weight.
     """
-    found = content["forecaster"]
-    assert isinstance(found, dict)
+    found = described(content)
     wrong = [
         f"{key} is {found.get(key)!r} in the checkpoint and {value!r} in the run's configuration"
         for key, value in expected.items()
@@ -43,3 +43,13 @@ def verify(content: Mapping[str, object], expected: Described, path: Path) -> No
     ]
     if wrong:
         raise DataError(f"{path} does not fit: {'; '.join(wrong)}; restore the run's own config.yaml")
+
+
+def weights(content: Mapping[str, object]) -> dict[str, torch.Tensor]:
+    """The network's weights and the scaler's numbers, as `Task.load_state_dict` takes them."""
+    return cast("dict[str, torch.Tensor]", content["state_dict"])
+
+
+def described(content: Mapping[str, object]) -> dict[str, object]:
+    """What the weights were trained for."""
+    return cast("dict[str, object]", content["forecaster"])

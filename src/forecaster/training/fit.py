@@ -6,9 +6,11 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import lightning
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar, WeightAveraging
+from lightning.pytorch.loggers import Logger
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from forecaster.training import checkpoints
@@ -69,6 +71,7 @@ def fit(
     max_epochs: int,
     patience: int,
     average: float,
+    logger: Logger | bool,
     say: Callable[[str], None],
     progress: bool,
 ) -> int:
@@ -99,7 +102,7 @@ def fit(
         accelerator="cpu",
         devices=1,
         max_epochs=max_epochs,
-        logger=False,
+        logger=logger,
         callbacks=[*callbacks, RichProgressBar()] if progress else callbacks,
         enable_progress_bar=progress,
         enable_model_summary=False,
@@ -109,15 +112,11 @@ def fit(
         trainer.fit(task, datamodule=bars)
     except SystemExit as stop:
         # Lightning answers Ctrl-C with exit 1; the command line wants the interrupt itself, to end with 130.
-        if trainer.interrupted:
+        if trainer.interrupted and stop.code == 1:
             raise KeyboardInterrupt from stop
         raise
     path = directory / "checkpoints" / "best.ckpt"
     content = checkpoints.load(path)
-    state = content["state_dict"]
-    assert isinstance(state, dict)
-    task.load_state_dict(state)
+    task.load_state_dict(checkpoints.weights(content))
     task.eval()
-    epoch = content["epoch"]
-    assert isinstance(epoch, int)
-    return epoch
+    return cast(int, content["epoch"])

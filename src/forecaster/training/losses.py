@@ -20,5 +20,5 @@ def pinball(quantiles_BHCQ: Float[Tensor, "B H C Q"], actual_BHC: Float[Tensor, 
 def loss(
     quantiles_BHCQ: Float[Tensor, "B H C Q"], mean_BHC: Float[Tensor, "B H C"], actual_BHC: Float[Tensor, "B H C"]
 ) -> Float[Tensor, " B"]:
-    """Pinball plus squared error of the mean, averaged over steps and summed over targets, per window, in scaled units."""
+    """Pinball plus squared error of the mean of each window, mean over steps and sum over targets, in scaled units."""
     return (pinball(quantiles_BHCQ, actual_BHC) + (mean_BHC - actual_BHC) ** 2).mean(1).sum(1)

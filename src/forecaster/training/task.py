@@ -8,6 +8,7 @@ import lightning
 import numpy as np
 import torch
 from jaxtyping import Float
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -107,7 +108,7 @@ class Task(lightning.LightningModule):
         if not math.isfinite(norm):
             raise self._diverged(f"the gradient's norm is {norm}")
 
-    def configure_optimizers(self) -> tuple[list[torch.optim.Optimizer], list[dict[str, object]]]:
+    def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW and a schedule by step: linear warm-up, then half a cosine down to 0."""
         optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay
@@ -120,7 +121,10 @@ class Task(lightning.LightningModule):
                 return (step + 1) / warmup
             return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, total - warmup))))
 
-        return [optimizer], [{"scheduler": LambdaLR(optimizer, factor), "interval": "step"}]
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
+        }
 
     def _add(self, part: str, losses_B: Float[Tensor, " B"]) -> float:
         total = float(losses_B.detach().double().sum())

@@ -1,6 +1,7 @@
 """Batches of windows: each one gather of the panel by a vector of rows."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import lightning
 import numpy as np
@@ -72,6 +73,6 @@ class Bars(lightning.LightningDataModule):
         return DataLoader(self.windows, batch_size=None, sampler=order, collate_fn=_as_it_is)
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _as_it_is(batch: Any) -> Any:
     # The default would turn the pair into a list.
     return batch

@@ -34,7 +34,7 @@ def garman_klass(bars: pd.DataFrame) -> Float[np.ndarray, " n"]:
 
 
 def volume_median(volume: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Median of the positive volumes among the last MEDIAN_BARS bars; NaN before that many bars or where none traded."""
+    """Median of the positive volumes among the last MEDIAN_BARS bars; NaN before so many bars or where none traded."""
     traded = pd.Series(np.where(volume > 0, volume, np.nan))
     median = traded.rolling(MEDIAN_BARS, min_periods=1).median().to_numpy(copy=True)
     median[: MEDIAN_BARS - 1] = np.nan
@@ -80,7 +80,7 @@ def shock(returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
 
 def features(bars: pd.DataFrame) -> Float[np.ndarray, "n F"]:
-    """All FEATURES of one symbol's bars, in that order; rows before WARMUP hold NaN where a feature does not exist yet."""
+    """All FEATURES of one symbol's bars, in that order; NaN in rows before WARMUP where one does not exist yet."""
     times = pd.DatetimeIndex(bars["time"])
     returns = log_return(bars["close"].to_numpy())
     gaps = (times[1:] - times[:-1]) / pd.Timedelta(days=1)

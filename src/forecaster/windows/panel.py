@@ -49,9 +49,13 @@ class Panel:
         """The targets' own series over the windows that end at the origins."""
         return self.past[self.rows(origins, length)]
 
+    def time(self, row: int) -> pd.Timestamp:
+        """When a row's bar is."""
+        return pd.Timestamp(str(self.times[row]))
+
     def bounds(self, symbol: int) -> tuple[int, int]:
         """First row and one past the last row of a symbol."""
-        first, end = np.searchsorted(self.symbol_ids, (symbol, symbol + 1))
+        first, end = np.searchsorted(self.symbol_ids, np.array((symbol, symbol + 1)))
         return int(first), int(end)
 
     def origins(self, length: int) -> Int[np.ndarray, " n"]:
@@ -98,8 +102,3 @@ def build(bars: Bars, target_names: tuple[str, ...], horizon: int) -> Panel:
 def _times_ahead(stamps: Shaped[np.ndarray, " n"], horizon: int) -> Shaped[np.ndarray, "n H"]:
     padded = np.concatenate((stamps, np.full(horizon, np.datetime64("NaT"), dtype=stamps.dtype)))
     return np.lib.stride_tricks.sliding_window_view(padded[1:], horizon)[: len(stamps)].copy()
-
-
-def rows_of(panel: Panel, origins: Int[np.ndarray, " n"]) -> pd.DataFrame:
-    """Symbol and time of each origin, to name rows in reports."""
-    return pd.DataFrame({"symbol": [panel.symbols[i] for i in panel.symbol_ids[origins]], "time": panel.times[origins]})
