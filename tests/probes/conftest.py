@@ -12,7 +12,8 @@ from forecaster.networks.encoder import Encoder
 from forecaster.probes.masks import Mask, Queries
 from forecaster.training.task import Recipe, Task
 from forecaster.windows.panel import Panel, build
-from forecaster.windows.scaling import Scaler
+from forecaster.windows.scaling import fit
+from forecaster.windows.splits import split
 
 LENGTH = 32
 
@@ -110,9 +111,8 @@ def small_task() -> Callable[..., Task]:
         panel: Panel, length: int, *, causal: bool = False, dropout: float = 0.0, layers: int = 2, heads: int = 4
     ) -> Task:
         torch.manual_seed(0)
-        features, targets = len(panel.feature_names), len(panel.target_names)
         network = Encoder(
-            features=features,
+            features=len(panel.feature_names),
             length=length,
             width=20,
             heads=heads,
@@ -124,12 +124,11 @@ def small_task() -> Callable[..., Task]:
             positions="learned",
             skip=False,
             horizon=panel.horizon,
-            targets=targets,
+            targets=len(panel.target_names),
         )
         with torch.no_grad():
             for block in network.blocks:  # larger than at the start of training, so that heads differ
                 block.attention.query.weight.mul_(4.0)
-        scaler = Scaler(np.zeros(features), np.ones(features), np.zeros(targets), np.full(targets, 2.0), ())
-        return Task(network, scaler, Recipe(1e-3, 0.0, 0.0, 1.0))
+        return Task(network, fit(panel, split(panel, length, 0.7, 0.85), length), Recipe(1e-3, 0.0, 0.0, 1.0))
 
     return make

@@ -16,6 +16,7 @@ from forecaster.probes.knockout import (
     same_mass,
     same_offsets,
     training_means,
+    units,
     value_knockout,
 )
 from forecaster.probes.masks import Mask
@@ -51,10 +52,11 @@ def test_training_means_are_those_of_every_slot(task, garch):
 
 
 def test_ablating_nothing_changes_nothing_exactly(task, garch, windows, means):
-    plain = losses(task, garch, windows, LENGTH)
+    one = np.ones((len(windows), 2))
+    plain = losses(task, garch, windows, LENGTH, one)
     nothing = np.zeros((len(windows), LENGTH), dtype=bool)
     for edits in (ablation([], means.z_NTd), ablation([], None), value_knockout((0, 1), nothing, means)):
-        np.testing.assert_array_equal(losses(task, garch, windows, LENGTH, edits), plain)
+        np.testing.assert_array_equal(losses(task, garch, windows, LENGTH, one, edits), plain)
 
 
 def by_hand(network, x_BLF, z_edit=None, v_edit=None):
@@ -83,7 +85,7 @@ def test_ablation_by_hand_is_ablation_by_the_tool(small_task, garch, windows):
     slices = slice(0, len(windows))
     for heads in ([2], [0, 3]):
         for values in (means.z_NTd, None):
-            tool = forecast(task, garch, windows, LENGTH, ablation([(0, h) for h in heads], values)(slices)).mean_BHC
+            tool = task.network(x, ablation([(0, h) for h in heads], values)(slices)).mean_BHC
             hand = by_hand(
                 task.network,
                 x,
@@ -91,14 +93,15 @@ def test_ablation_by_hand_is_ablation_by_the_tool(small_task, garch, windows):
                     z if h not in heads else torch.zeros_like(z) if values is None else values[0][h].expand_as(z)
                 ),
             )
-            torch.testing.assert_close(tool, hand * task.target_std, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(tool, hand)
 
 
 def test_value_knockout_by_hand_is_knockout_by_the_tool(small_task, garch, windows):
     task = small_task(garch, LENGTH, layers=1)
     means = training_means(task, garch, garch.origins(LENGTH)[1000:1200], LENGTH)
     flags = np.random.default_rng(0).random((len(windows), LENGTH)) < 0.3
-    tool = forecast(task, garch, windows, LENGTH, value_knockout((0, 1), flags, means)(slice(0, 40))).mean_BHC
+    x = torch.from_numpy(garch.window(windows, LENGTH))
+    tool = task.network(x, value_knockout((0, 1), flags, means)(slice(0, 40))).mean_BHC
 
     def edit(head, v):
         if head != 1:
@@ -110,23 +113,32 @@ def test_value_knockout_by_hand_is_knockout_by_the_tool(small_task, garch, windo
                     v[n, LENGTH - 1 - lag] = means.v_NSd[0][1, LENGTH - 1 - lag]
         return v
 
-    hand = by_hand(task.network, torch.from_numpy(garch.window(windows, LENGTH)), v_edit=edit)
-    torch.testing.assert_close(tool, hand * task.target_std, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(tool, by_hand(task.network, x, v_edit=edit))
 
 
-def test_losses_are_squared_errors_in_training_variances(task, garch, windows):
+def test_losses_are_squared_errors_in_units(task, garch, windows):
     forecasts = forecast(task, garch, windows, LENGTH).mean_BHC.double().numpy()
-    expected = ((forecasts - garch.targets[windows]) ** 2).mean(1) / 2.0**2
-    np.testing.assert_allclose(losses(task, garch, windows, LENGTH), expected)
+    scale = np.random.default_rng(0).uniform(1, 2, size=(len(windows), 2))
+    expected = ((forecasts - garch.targets[windows]) ** 2).mean(1) / scale**2
+    np.testing.assert_allclose(losses(task, garch, windows, LENGTH, scale), expected)
+
+
+def test_units_follow_volatility_for_returns_alone(task, garch, windows):
+    train = garch.origins(LENGTH)[100:900]
+    found = units(task, garch, train, windows) / task.target_std.double().numpy()
+    sigma = np.exp(garch.features[:, garch.feature_names.index("log_sigma")].astype(np.float64))
+    np.testing.assert_allclose(found[:, 0], sigma[windows] / np.exp(np.log(sigma[train]).mean()))
+    np.testing.assert_array_equal(found[:, 1], 1.0)
 
 
 def test_knockouts_follow_their_windows_when_they_come_in_several_batches(task, garch, means, monkeypatch):
     origins = garch.origins(LENGTH)[:50]
     flags = np.random.default_rng(1).random((50, LENGTH)) < 0.3
-    whole = losses(task, garch, origins, LENGTH, value_knockout((0, 2), flags, means))
+    one = np.ones((50, 2))
+    whole = losses(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means))
     monkeypatch.setattr("forecaster.probes.capture.batches.__defaults__", (16,))
     np.testing.assert_allclose(
-        losses(task, garch, origins, LENGTH, value_knockout((0, 2), flags, means)), whole, rtol=1e-5
+        losses(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means)), whole, rtol=1e-5
     )
 
 
@@ -149,18 +161,20 @@ def test_rise_counts_only_the_windows_used():
 def test_gate_compares_with_zero_for_returns_and_with_the_training_mean_otherwise(task, garch):
     origins = garch.origins(LENGTH)
     train, test = origins[:1000], origins[np.r_[1100:1400, 2600:2800]]
-    ours = losses(task, garch, test, LENGTH)
-    for gate, c in zip(gates(task, garch, train, test, ours), range(2), strict=True):
+    scale = units(task, garch, train, test)
+    ours = losses(task, garch, test, LENGTH, scale)
+    plain = losses(task, garch, test, LENGTH, np.ones_like(scale))
+    for gate, c in zip(gates(garch, train, test, ours, scale), range(2), strict=True):
         naive = 0.0
         if c == 1:
             means = [garch.targets[train[garch.symbol_ids[train] == s], 0, c] for s in (0, 1)]
             pooled = garch.targets[train, 0, c].mean()
             naive = np.array([m.mean() if len(m) else pooled for m in means])[garch.symbol_ids[test]]
-        theirs = (garch.targets[test, 0, c] - naive) ** 2 / 4
+        theirs = (garch.targets[test, 0, c] - naive) ** 2
         dates = np.unique(garch.times[test])
-        d = np.array([(ours[:, c] - theirs)[garch.times[test] == date].mean() for date in dates])
+        d = np.array([(plain[:, c] - theirs)[garch.times[test] == date].mean() for date in dates])
         assert gate.p == pytest.approx(better(d, 1), rel=1e-6)
-        assert gate.skill == pytest.approx(theirs.mean() - ours[:, c].mean())
+        assert gate.skill == pytest.approx((theirs / scale[:, c] ** 2 - ours[:, c]).mean())
         assert not gate.open
         assert gate.sentence.startswith(f"{garch.target_names[c]}: no skill")
 

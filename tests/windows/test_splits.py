@@ -92,6 +92,6 @@ def test_constant_columns_are_named_and_keep_std_one() -> None:
     bars.frame[["open", "high", "low", "close"]] = 25.0
     built = panel.build(bars, ("return",), 1)
     scaler = scaling.fit(built, splits.split(built, 6, 0.6, 0.8), 6)
-    assert scaler.constant == ("log_return", "abs_return", "log_volatility", "shock", "target return")
+    assert scaler.constant == ("log_return", "abs_return", "log_volatility", "shock", "log_sigma", "target return")
     assert (scaler.feature_std > 0).all()
     assert scaler.target_std[0] == 1.0

@@ -19,6 +19,7 @@ from forecaster.probes.knockout import (
     same_mass,
     same_offsets,
     training_means,
+    units,
     value_knockout,
 )
 from forecaster.probes.masks import Mask, Probe
@@ -55,12 +56,13 @@ class Trials:
         self.task, self.panel, self.origins, self.length = task, panel, split.test, length
         self.means = training_means(task, panel, split.train, length)
         self.block_n = blocks(panel.times[split.test], length)
-        self.losses_nC = losses(task, panel, split.test, length)
-        self.gates: list[Gate] = gates(task, panel, split.train, split.test, self.losses_nC)
+        self.units_nC = units(task, panel, split.train, split.test)
+        self.losses_nC = losses(task, panel, split.test, length, self.units_nC)
+        self.gates: list[Gate] = gates(panel, split.train, split.test, self.losses_nC, self.units_nC)
 
     def change(self, edits: Edits) -> Float[np.ndarray, "n C"]:
         """Loss with edits less loss without, by window and target."""
-        return losses(self.task, self.panel, self.origins, self.length, edits) - self.losses_nC
+        return losses(self.task, self.panel, self.origins, self.length, self.units_nC, edits) - self.losses_nC
 
     def mean_ablated(self, heads: Sequence[Head]) -> Interval:
         """Rise of each target's loss when the heads' outputs are their training means."""

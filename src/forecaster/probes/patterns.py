@@ -73,7 +73,12 @@ def verdicts(found: Sequence[Finding], week_bars: int) -> dict[tuple[Head, str],
     for (layer, name), by_weights in pairs.items():
         evidence = {weights: _evidence(finding, week_bars) for weights, finding in by_weights.items()}
         finding = by_weights["raw"]
+        span = finding.tally.profile.span
         for head in range(finding.tally.profile.heads):
+            if span < finding.probe.window:
+                words = f"not measurable: windows of {span} bars, the probe needs {finding.probe.window}"
+                judged[(layer, head), name] = Verdict("none", (), words)
+                continue
             verdict = pattern(finding.probe.chance, finding.score, {w: heads[head] for w, heads in evidence.items()})
             judged[(layer, head), name] = _with_null(verdict, finding.test) if finding.score.queries else verdict
     return judged

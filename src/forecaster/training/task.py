@@ -40,12 +40,19 @@ class Task(lightning.LightningModule):
     feature_std: Tensor
     target_mean: Tensor
     target_std: Tensor
+    feature_relative: Tensor
+    target_relative: Tensor
+    log_sigma_reference: Tensor
 
     def __init__(self, network: Encoder, scaler: Scaler, recipe: Recipe) -> None:
         super().__init__()
         self.network, self.recipe = network, recipe
         for name in ("feature_mean", "feature_std", "target_mean", "target_std"):
             self.register_buffer(name, torch.from_numpy(getattr(scaler, name).astype(np.float32)))
+        self.register_buffer("feature_relative", torch.from_numpy(scaler.feature_relative))
+        self.register_buffer("target_relative", torch.from_numpy(scaler.target_relative))
+        self.register_buffer("log_sigma_reference", torch.tensor(scaler.log_sigma_reference))
+        self.log_sigma_column = scaler.log_sigma_column
         self._sums = {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
 
     def forecast(
@@ -55,7 +62,7 @@ class Task(lightning.LightningModule):
         capture: Mapping[int, Sequence[int]] | None = None,
     ) -> Output:
         """Quantiles and mean in target units, from raw features."""
-        out = self.network((x_BLF - self.feature_mean) / self.feature_std, edits, capture)
+        out = self._scaled(x_BLF, edits, capture)
         return Output(
             out.quantiles_BHCQ * self.target_std[:, None] + self.target_mean[:, None],
             out.mean_BHC * self.target_std + self.target_mean,
@@ -65,7 +72,7 @@ class Task(lightning.LightningModule):
     def losses(self, batch: Batch) -> Float[Tensor, " B"]:
         """Training loss of each window, in scaled units."""
         x_BLF, actual_BHC = batch
-        out = self.network((x_BLF - self.feature_mean) / self.feature_std)
+        out = self._scaled(x_BLF)
         return loss(out.quantiles_BHCQ, out.mean_BHC, (actual_BHC - self.target_mean) / self.target_std)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -125,6 +132,19 @@ class Task(lightning.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
         }
+
+    def _scaled(
+        self,
+        x_BLF: Float[Tensor, "B L F"],
+        edits: Mapping[int, Edit] | None = None,
+        capture: Mapping[int, Sequence[int]] | None = None,
+    ) -> Output:
+        """Forecast in scaled target units, relative features and targets taken to and from the window's own unit."""
+        unit_B = (x_BLF[:, -1, self.log_sigma_column] - self.log_sigma_reference).exp()
+        x_BLF = torch.where(self.feature_relative, x_BLF / unit_B[:, None, None], x_BLF)
+        out = self.network((x_BLF - self.feature_mean) / self.feature_std, edits, capture)
+        unit_B1C = torch.where(self.target_relative, unit_B[:, None], torch.ones_like(unit_B)[:, None])[:, None]
+        return Output(out.quantiles_BHCQ * unit_B1C[..., None], out.mean_BHC * unit_B1C, out.captured)
 
     def _add(self, part: str, losses_B: Float[Tensor, " B"]) -> float:
         total = float(losses_B.detach().double().sum())

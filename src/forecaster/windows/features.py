@@ -12,7 +12,10 @@ EWMA_DECAY: Final = 0.94  # RiskMetrics Technical Document (J.P. Morgan, 1996), 
 VARIANCE_FLOOR: Final = 1e-12  # a bar without any range has variance 0; 1e-12 is a daily volatility of 0.0001 %
 
 WEEKDAYS: Final = tuple(f"weekday_{day}" for day in range(7))
-FEATURES: Final = ("log_return", "abs_return", "log_volatility", "log_volume", "shock", "gap_days", *WEEKDAYS)
+FEATURES: Final = (
+    *("log_return", "abs_return", "log_volatility", "log_volume", "shock", "log_sigma", "gap_days"),
+    *WEEKDAYS,
+)
 
 
 def log_return(close: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -84,12 +87,15 @@ def features(bars: pd.DataFrame) -> Float[np.ndarray, "n F"]:
     times = pd.DatetimeIndex(bars["time"])
     returns = log_return(bars["close"].to_numpy())
     gaps = (times[1:] - times[:-1]) / pd.Timedelta(days=1)
+    with np.errstate(invalid="ignore"):
+        sigma = np.maximum(ewma_volatility(returns), np.sqrt(VARIANCE_FLOOR))
     columns = [
         returns,
         np.abs(returns),
         garman_klass(bars),
         log_volume(bars["volume"].to_numpy()),
         shock(returns),
+        np.log(sigma),
         np.concatenate(([np.nan], np.asarray(gaps, dtype=np.float64))),
         *(np.asarray(times.day_of_week == day, dtype=np.float64) for day in range(7)),
     ]

@@ -1,31 +1,45 @@
-"""The scaler: means and standard deviations of training rows."""
+"""The scaler: what makes the numbers of a window of the size that a network likes, from training rows alone."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
 
-CALENDAR_FEATURES = "weekday_"  # indicators stay 0 and 1
+SIGMA: Final = "log_sigma"
+RELATIVE_FEATURES: Final = ("log_return", "abs_return")
+RELATIVE_TARGETS: Final = ("return",)
+CALENDAR_FEATURES: Final = "weekday_"  # indicators stay 0 and 1
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """x' = (x - mean) / std for features [F] and targets [C]; a column without variance keeps std 1."""
+    """x' = (x - mean) / std for features [F] and targets [C]; a column without variance keeps std 1.
+
+    Returns are read and forecast relative to the volatility of their time: with the unit u = sigma / sigma_reference,
+    sigma the EWMA volatility at the window's last bar, relative features are divided by u and forecasts of relative
+    targets multiplied by it. An outburst larger than any in training so stays in the range that the network knows. The
+    loss stays in units of the target itself.
+    Kim et al. (2022), Reversible Instance Normalization (whose scale is the window's own standard deviation).
+    """
 
     feature_mean: Float[np.ndarray, " F"]
     feature_std: Float[np.ndarray, " F"]
     target_mean: Float[np.ndarray, " C"]
     target_std: Float[np.ndarray, " C"]
-    constant: tuple[str, ...]
+    feature_relative: Bool[np.ndarray, " F"]
+    target_relative: Bool[np.ndarray, " C"]
+    log_sigma_reference: float
+    log_sigma_column: int
+    constant: tuple[str, ...] = ()
 
 
 def fit(panel: Panel, split: Split, length: int) -> Scaler:
     """Scaler of the bars that training windows read and of the training targets, in float64; names what is constant."""
-    rows = np.unique(panel.rows(split.train, length))
-    features = panel.features[rows].astype(np.float64)
+    features = panel.features[np.unique(panel.rows(split.train, length))].astype(np.float64)
     targets = panel.targets[split.train].reshape(-1, len(panel.target_names))
     mean, std = features.mean(0), features.std(0)
     indicator = np.array([name.startswith(CALENDAR_FEATURES) for name in panel.feature_names])
@@ -35,10 +49,15 @@ def fit(panel: Panel, split: Split, length: int) -> Scaler:
     flat_target = target_std <= 1e-9 * np.maximum(1.0, np.abs(target_mean))
     constant = [name for name, is_flat in zip(panel.feature_names, flat & ~indicator, strict=True) if is_flat]
     constant += [f"target {name}" for name, is_flat in zip(panel.target_names, flat_target, strict=True) if is_flat]
+    sigma = panel.feature_names.index(SIGMA)
     return Scaler(
         feature_mean=np.where(indicator, 0.0, mean),
         feature_std=np.where(indicator | flat, 1.0, std),
         target_mean=target_mean,
         target_std=np.where(flat_target, 1.0, target_std),
+        feature_relative=np.isin(panel.feature_names, RELATIVE_FEATURES),
+        target_relative=np.isin(panel.target_names, RELATIVE_TARGETS),
+        log_sigma_reference=float(mean[sigma]),
+        log_sigma_column=sigma,
         constant=tuple(constant),
     )
