@@ -18,6 +18,7 @@ import torch
 
 from forecaster import compose, run
 from forecaster.bars import bundled, planted, store
+from forecaster.bars.atomic import whole
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.contract import Bars, quality_report
 from forecaster.config import Bundled, Config, Planted, Source
@@ -258,11 +259,13 @@ def look(line: Line, directory: Path) -> None:
     from forecaster.probes.heads import probe as probe_heads
 
     with _timed(directory, "probes"):
-        probed = probe_heads(line.task, line.panel, line.split, line.length)
+        probed = probe_heads(line.task, line.panel, line.split, line.length, interval=line.bars.interval, progress=say)
         run.write_table(directory, "heads", probed.heads)
         run.write_table(directory, "head_facts", probed.head_facts)
         run.write_table(directory, "knockouts", probed.knockouts)
         run.write_table(directory, "lag_profiles", probed.lag_profiles)
+        with whole(directory / run.MEANS) as file:
+            torch.save(probed.means, file)
         run.update_summary(directory, gates=probed.gates)
 
 

@@ -14,6 +14,7 @@ BARS: Final = "bars.parquet"
 SUMMARY: Final = "summary.json"
 FORECASTS: Final = "forecasts.parquet"
 REPORT: Final = "report.html"
+MEANS: Final = "head_means.pt"  # what ablations put in
 BEST: Final = Path("checkpoints") / "best.ckpt"
 TABLES: Final = ("quality", "history", "scores", "tests", "heads", "head_facts", "knockouts", "lag_profiles")
 

@@ -6,9 +6,8 @@ from forecaster.windows.features import FEATURES
 
 
 def now(weekday: int, log_return: float) -> np.ndarray:
-    row = np.zeros(len(FEATURES), dtype=np.float32)
-    row[0], row[1], row[5], row[6 + weekday] = log_return, abs(log_return), 3.0, 1.0
-    return row
+    named = {"log_return": log_return, "abs_return": abs(log_return), "gap_days": 3.0, f"weekday_{weekday}": 1.0}
+    return np.array([named.get(name, 0.0) for name in FEATURES], dtype=np.float32)
 
 
 def test_inputs_are_the_daily_weekly_and_monthly_means_leverage_size_gap_and_weekday():
