@@ -4,7 +4,7 @@
 # Runs are written to /app/outputs. A folder of the host that is mounted there keeps the host's owner, so run as that
 # owner: --user with the ids of whoever owns ./outputs (make the folder first: the engine would make it root's).
 # A named volume (-v forecaster-outputs:/app/outputs) needs no --user: it begins as a copy of the folder made below.
-# PyPI's torch for Linux brings CUDA along (the image is large): with NVIDIA's container toolkit, add --gpus all.
+# PyPI's torch for Linux brings CUDA along, so the image is large; training runs on the CPU.
 # Another verb:  docker run --rm -v ... --entrypoint forecaster forecaster report run=outputs/sp500/...
 FROM python:3.11-slim
 

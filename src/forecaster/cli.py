@@ -1,5 +1,6 @@
 """The command line: `python train.py ...` and `forecaster VERB ...`. torch loads once all that was typed holds."""
 
+import os
 import re
 import signal
 import sys
@@ -65,13 +66,26 @@ def main() -> None:
 
 def _end(command: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, _terminate)
+    debug = any(re.fullmatch(r"\+*debug=(true|yes|on|1)", line, re.IGNORECASE) for line in arguments)
     try:
         code = command(arguments)
+        sys.stdout.flush()
     except ForecasterError as error:
-        code = _tell(error, any(re.fullmatch(r"\+*debug=(true|yes|on|1)", line, re.IGNORECASE) for line in arguments))
+        code = _tell(error, debug)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         code = 128 + signal.SIGINT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at its end
+        code = 128 + signal.SIGPIPE
+    except OSError as error:
+        if debug:
+            traceback.print_exception(error)
+        place = error.filename or "writing the output"
+        sys.stderr.write(
+            f"error: {place}: {error.strerror}; make room or choose a place that can be read and written\n"
+        )
+        code = ConfigError.exit_code
     sys.exit(code)
 
 
@@ -98,6 +112,9 @@ def _train(arguments: Sequence[str]) -> int:
     config, directory, error = run(overrides)
     if error:
         return _tell(error, config.debug)
+    from forecaster import line  # loaded by the training
+
+    sys.stdout.write(line.shown(directory))
     sys.stdout.write(f"{display(directory / 'report.html')}\n")
     return 0
 
@@ -122,10 +139,9 @@ def _verb(arguments: Sequence[str]) -> int:
     from forecaster import line  # torch
 
     match verb:
-        case "evaluate":
-            sys.stdout.write(f"{display(line.evaluate(directories[0], overrides))}\n")
-        case "probe":
-            sys.stdout.write(f"{display(line.probe(directories[0], overrides))}\n")
+        case "evaluate" | "probe":
+            done = (line.evaluate if verb == "evaluate" else line.probe)(directories[0], overrides)
+            sys.stdout.write(f"{line.shown(done)}{display(done)}\n")
         case "predict":
             line.predict(directories, overrides).to_csv(sys.stdout, index=False, float_format="%.10g")
         case _:
@@ -140,8 +156,9 @@ def _options(arguments: Sequence[str]) -> tuple[bool, list[str]]:
         if argument in ("-m", "--multirun"):
             multirun = True
         elif argument.split("=")[0] == "--config-dir":
-            folder = Path(argument.partition("=")[2] or next(rest, ""))
-            if not folder.is_dir():
+            named = argument.partition("=")[2] or next(rest, "")
+            folder = Path(named)
+            if not named or not folder.is_dir():
                 raise ConfigError(f"--config-dir={folder} is not a directory (in {TYPED}); give an existing one")
             overrides.append(f'hydra.searchpath=["file://{folder.absolute()}"]')
         elif argument.startswith("-"):

@@ -22,7 +22,7 @@ from forecaster.errors import ConfigError
 from forecaster.explain import TYPED, conf_directory, display, explain, groups, origin, parsed, quoted, unknown, within
 
 # What a run was trained with: the verbs that start from a trained run can't change it.
-TRAINED = ("experiment", "experiment_name", "data", "model", "trainer", "logger")
+TRAINED = ("experiment", "experiment_name", "seed", "data", "split", "model", "trainer", "probes", "logger")
 # Hydra calls by name what stands under these keys: a file from elsewhere may name Hydra's and logging's own only.
 CALLED = ("_target_", "()", "class", "factory")
 CALLABLE = ("hydra._internal.core_plugins.", "hydra_plugins.", "logging.")
@@ -63,7 +63,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         ) from error
     except YAMLError as error:
         raise explain(error, place) from error
-    changes = parsed(overrides)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{place} is no text in UTF-8; restore the config.yaml that the training wrote") from error
+    # A part composed afresh first, whatever the order typed: source.symbols=SP500 source=bundled.
+    changes = sorted(parsed(overrides), key=lambda change: change.key_or_group not in groups())
     for change in changes:
         _refuse_change(change, config, place)
         config = changed(config, change)

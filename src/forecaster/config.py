@@ -143,7 +143,7 @@ LIMITS: Mapping[str, str] = {
     "data.horizon": "[1, inf)",
     "data.batch_size": "[1, inf)",
     "split.embargo": "[0, inf)",
-    "model.width": "[1, inf)",
+    "model.width": "[1, 65536]",
     "model.heads": "[1, inf)",
     "model.layers": "[1, inf)",
     "model.window": "[1, inf)",
@@ -157,7 +157,7 @@ LIMITS: Mapping[str, str] = {
     "trainer.patience": "[1, inf)",
     "trainer.clip": "(0, inf)",
     "trainer.average": "[0, 1)",
-    "trainer.threads": "[1, inf)",
+    "trainer.threads": "[1, 1024]",
 }
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import cast
 
@@ -27,6 +28,7 @@ from forecaster.training.loggers import logger
 from forecaster.windows import datamodule
 from forecaster.windows.features import WARMUP
 
+TEXT_WIDTH = 100  # where there is no terminal to ask
 ATTENTION = "attention"  # the trained network's name in every table
 
 
@@ -40,11 +42,12 @@ def train(config: Config, directory: Path) -> None:
     """Bars to report, into a new run directory; the summary says how it ended."""
     run.begin(directory, compose.to_yaml(config))
     with _status(directory):
+        kept = logger(config.logger.kind, directory, config.experiment_name)
         bars = load_bars(config.source)
-        store.write(bars, directory / run.BARS)
         line = prepare(config, bars)
+        store.write(bars, directory / run.BARS)
         run.write_table(directory, "quality", line.bars.quality)
-        run.update_summary(directory, **facts(line))
+        run.update_summary(directory, **facts(line), bars_sha256=store.digest(directory / run.BARS))
         say(_opening(line, directory))
         with _timed(directory, "training"):
             epoch = fit(
@@ -55,7 +58,7 @@ def train(config: Config, directory: Path) -> None:
                 max_epochs=config.trainer.max_epochs,
                 patience=config.trainer.patience,
                 average=config.trainer.average,
-                logger=logger(config.logger.kind, directory, config.experiment_name),
+                logger=kept,
                 say=say,
                 progress=sys.stderr.isatty(),
             )
@@ -65,7 +68,6 @@ def train(config: Config, directory: Path) -> None:
             look(line, directory)
         run.update_summary(directory, status="complete")
         write_report(directory)
-    show(directory)
 
 
 def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
@@ -84,7 +86,10 @@ def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
     if config.model.window is None and window != line.length:
         line = prepare(replace(config, model=replace(config.model, window=window)), bars)
     checkpoints.verify(content, description(line), path)
-    line.task.load_state_dict(checkpoints.weights(content))
+    try:
+        line.task.load_state_dict(checkpoints.weights(content))
+    except RuntimeError as fault:
+        raise DataError(f"{path} holds weights of another network; restore the run's own config.yaml") from fault
     line.task.eval()
     return line
 
@@ -92,14 +97,20 @@ def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
 def evaluate(directory: Path, overrides: Sequence[str] = ()) -> Path:
     """Scores a saved run again, in place; on other bars or options into a directory of its own inside the run."""
     line, target = _reopen(directory, overrides, "evaluate")
-    score(line, target)
+    with _status(target):
+        score(line, target)
+        write_report(target)
+        run.update_summary(target, status="complete")
     return target
 
 
 def probe(directory: Path, overrides: Sequence[str] = ()) -> Path:
     """Probes a saved run again, in place; on other bars or options into a directory of its own inside the run."""
     line, target = _reopen(directory, overrides, "probe")
-    look(line, target)
+    with _status(target):
+        look(line, target)
+        write_report(target)
+        run.update_summary(target, status="complete")
     return target
 
 
@@ -143,6 +154,7 @@ def score(line: Line, directory: Path) -> None:
         frame.write(test, directory / run.FORECASTS)
         run.write_table(directory, "scores", table)
         run.write_table(directory, "tests", tested)
+        run.write_table(directory, "pit", scores.pit(test))
         run.update_summary(directory, headline=significance.headline(tested, table), **attainable(line))
 
 
@@ -161,19 +173,23 @@ def look(line: Line, directory: Path) -> None:
         run.update_summary(directory, gates=probed.gates)
 
 
-def show(directory: Path) -> None:
-    """Scores and labelled heads, as tables in the terminal."""
+def shown(directory: Path) -> str:
+    """Headline, scores and labelled heads as text for the terminal."""
     from rich.console import Console
 
     from forecaster.report.terminal import heads_table, scores_table
 
     tables = run.read_tables(directory)
-    console = Console()
+    terminal = sys.stdout.isatty()
+    text = StringIO()
+    console = Console(file=text, force_terminal=terminal, width=None if terminal else TEXT_WIDTH)
     for sentence in cast("list[str]", run.read_summary(directory).get("headline", [])):
-        console.print(sentence, highlight=False)
-    console.print(scores_table(tables["scores"], tables["tests"]))
+        console.print(sentence, highlight=False, soft_wrap=True)
+    if "scores" in tables:
+        console.print(scores_table(tables["scores"], tables["tests"]))
     if "heads" in tables:
         console.print(heads_table(tables["heads"]))
+    return text.getvalue()
 
 
 def write_report(directory: Path) -> Path:
@@ -200,11 +216,12 @@ def _opening(line: Line, directory: Path) -> str:
 
 def _reopen(directory: Path, overrides: Sequence[str], verb: str) -> tuple[Line, Path]:
     line = load(directory, overrides)
-    if not overrides:
+    if all(override.lstrip("+").startswith("debug=") for override in overrides):
         return line, directory
     target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
     run.begin(target, compose.to_yaml(line.config))
-    run.update_summary(target, of=str(directory), **facts(line))
+    store.write(line.bars, target / run.BARS)
+    run.update_summary(target, of=directory.absolute().name, **facts(line))
     run.write_table(target, "quality", line.bars.quality)
     return line, target
 

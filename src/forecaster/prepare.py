@@ -12,7 +12,7 @@ import torch
 from forecaster.bars import bundled, planted
 from forecaster.bars.contract import Bars, quality_report
 from forecaster.config import Bundled, Config, Planted, Source
-from forecaster.errors import DataError
+from forecaster.errors import ConfigError, DataError
 from forecaster.networks.encoder import Encoder
 from forecaster.training.task import Recipe, Task
 from forecaster.windows import panel, scaling, splits
@@ -51,6 +51,11 @@ def prepare(config: Config, bars: Bars) -> Line:
     lightning.seed_everything(config.seed, verbose=False)
     built = panel.build(bars, tuple(config.data.targets), config.data.horizon)
     length = config.model.window or fitting_window(built, config.split.train_end)
+    if "seasonal" in config.baselines and length < built.week_bars:
+        raise ConfigError(
+            f"baselines: seasonal repeats the last {built.week_bars} bars, model.window={length} is shorter: "
+            "lengthen the window or leave seasonal out"
+        )
     parts = splits.split(built, length, config.split.train_end, config.split.validation_end, config.split.embargo)
     scaler = scaling.fit(built, parts, length)
     bars = replace(bars, quality=pd.concat([bars.quality, left_out(built, length, scaler)], ignore_index=True))
@@ -117,6 +122,7 @@ def description(line: Line) -> dict[str, object]:
         "width": model.width,
         "heads": model.heads,
         "layers": model.layers,
+        "feedforward": model.feedforward,
         "positions": model.positions,
         "causal": model.causal,
         "skip": model.skip,

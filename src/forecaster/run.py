@@ -16,7 +16,7 @@ FORECASTS: Final = "forecasts.parquet"
 REPORT: Final = "report.html"
 MEANS: Final = "head_means.pt"  # what ablations put in
 BEST: Final = Path("checkpoints") / "best.ckpt"
-TABLES: Final = ("quality", "history", "scores", "tests", "heads", "head_facts", "knockouts", "lag_profiles")
+TABLES: Final = ("quality", "history", "scores", "tests", "pit", "heads", "head_facts", "knockouts", "lag_profiles")
 
 Summary = dict[str, object]
 
@@ -57,11 +57,15 @@ def write_table(directory: Path, name: str, table: pd.DataFrame) -> None:
 def read_tables(directory: Path) -> dict[str, pd.DataFrame]:
     """Every table that the run has. Only an empty cell is missing: a symbol NA or NULL stays text."""
     text = {"symbol": str, "label": str, "verdict": str, "targets": str, "reason": str, "stratum": str}
-    return {
-        name: pd.read_csv(directory / f"{name}.csv", keep_default_na=False, na_values=[""], dtype=text)
-        for name in TABLES
-        if (directory / f"{name}.csv").is_file()
-    }
+    tables: dict[str, pd.DataFrame] = {}
+    for path in (directory / f"{name}.csv" for name in TABLES):
+        if path.is_file():
+            try:
+                tables[path.stem] = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=text)
+            except ValueError as fault:  # pandas' parser errors and UnicodeDecodeError are ones
+                remedy = "evaluate or probe the run again"
+                raise DataError(f"{path} is not the table that the run wrote ({_first(fault)}); {remedy}") from fault
+    return tables
 
 
 def read_summary(directory: Path) -> Summary:
@@ -91,3 +95,7 @@ def add_timings(directory: Path, **seconds: float) -> Summary:
 
 def _ten_digits(cell: object) -> object:
     return f"{cell:.10g}" if isinstance(cell, float) and cell == cell else cell
+
+
+def _first(fault: Exception) -> str:
+    return str(fault).splitlines()[0] if str(fault) else type(fault).__name__

@@ -85,7 +85,7 @@ def test_when_a_snapshot_stands_then_writing_replaces_it_whole(tmp_path: Path):
 
 
 def test_when_there_is_no_file_then_the_error_names_the_path(tmp_path: Path):
-    with pytest.raises(DataError, match=r"none\.parquet: no such file: give the path of a snapshot of bars"):
+    with pytest.raises(DataError, match=r"none\.parquet: no such file: the run has no bars of its own"):
         store.read(tmp_path / "none.parquet")
 
 

@@ -89,7 +89,9 @@ def naive(frame: pd.DataFrame, dates: np.ndarray, metric: str) -> float:
         case "mz_intercept":
             return np.polyfit(m, y, 1)[1]
         case "ic":
-            ranks = frame[["actual", "mean"]].rank().loc[rows.index]
+            own = frame.groupby("symbol")[["actual", "mean"]]
+            size = own["actual"].transform("size").to_numpy()[:, None]
+            ranks = ((own.rank() - (size + 1) / 2) / size).loc[rows.index]
             return np.corrcoef(ranks["actual"], ranks["mean"])[0, 1]
         case _:
             low, high = scores.COVERAGE[metric]
@@ -142,11 +144,17 @@ def test_an_outcome_that_never_varies_has_no_r2(make_frame, rng):
 
 
 @pytest.mark.parametrize("dates", [39, 42, 60])
-def test_outcomes_that_never_vary_within_a_symbol_have_no_r2(make_frame, rng, dates):
+def test_outcomes_that_never_vary_within_a_symbol_have_no_r2_and_no_ic(make_frame, rng, dates):
     actual = np.tile([0.1, 1 / 3, -4.837], (dates, 1))
     table = scores.scores(make_frame(actual, rng.normal(size=actual.shape)), MEANS, FACTORS)
     assert value(table, "r2") == value(table, "r2", symbol="A") == value(table, "r2", symbol="B") == "undefined"
-    assert isinstance(value(table, "ic"), float)
+    assert value(table, "ic") == "undefined"
+
+
+def test_levels_of_symbols_are_no_skill(make_frame, rng):
+    actual = rng.normal(size=(40, 2)) + [0.0, 5.0]
+    table = scores.scores(make_frame(actual, np.tile([0.0, 5.0], (40, 1))), MEANS, FACTORS)
+    assert value(table, "ic") == "undefined"
 
 
 def test_a_forecast_that_never_varies_has_no_correlation_and_no_slope(make_frame, rng):

@@ -17,7 +17,7 @@ from forecaster.windows.panel import Panel, build
 from forecaster.windows.scaling import fit
 from forecaster.windows.splits import Split, split
 
-LENGTH, LAG = 16, 4
+LENGTH, LAG = 32, 4
 
 
 def reader(panel: Panel, parts: Split, length: int = LENGTH) -> Task:
@@ -165,7 +165,7 @@ def test_weekly_probes_are_not_measurable_when_windows_are_no_longer_than_a_week
     for name in ("weekly", "weekly_target"):
         rows = found.heads[found.heads["probe"] == name]
         assert rows[["kappa", "low", "high", "chance", "odds"]].isna().all(axis=None)
-        assert label(found, 0, 0, name)["reason"] == "not measurable: windows of 5 bars, the probe needs 6"
+        assert label(found, 0, 0, name)["reason"] == "not measurable: windows of 5 bars, the probe needs 31"
 
 
 def test_one_head_of_one_layer_is_probed_alone(small_task, garch):

@@ -93,7 +93,7 @@ def test_reason_says_when_nothing_could_be_measured(queries, blocks, words):
 
 def test_a_head_is_functional_for_the_targets_that_pass_everything():
     rises = interval((0.01, 0.03), (0.01, 0.03))
-    verdict = functional(FOUND, Causal(rises, {"matched_lag": rises, "matched_mass": rises}), [CLOSED, OPEN])
+    verdict = functional(FOUND, Causal(rises, {"matched_lag": rises, "matched_mass": rises}, 0.5), [CLOSED, OPEN])
     assert (verdict.label, verdict.targets) == ("functional", ("volatility",))
     assert verdict.reason.startswith("pattern (no noise null), functional: return: skill gate closed; volatility: ")
 
@@ -107,6 +107,10 @@ def test_a_head_is_functional_for_the_targets_that_pass_everything():
     ],
 )
 def test_a_pattern_stays_one_when_a_causal_test_fails(mean, lag, mass, words):
-    causal = Causal(interval(mean), {"matched_lag": interval(lag), "matched_mass": interval(mass)})
+    causal = Causal(interval(mean), {"matched_lag": interval(lag), "matched_mass": interval(mass)}, 0.02)
     verdict = functional(FOUND, causal, [OPEN])
-    assert verdict == Verdict("pattern", (), f"pattern (no noise null), not functional: volatility: {words}")
+    assert verdict == Verdict(
+        "pattern",
+        (),
+        f"pattern (no noise null), not functional: volatility: {words}; 2% of the flagged mass could be matched",
+    )

@@ -63,9 +63,9 @@ def test_training_leaves_a_history_and_the_weights_of_its_best_epoch(tmp_path: P
     task, bars = built()
     epoch, lines = train(tmp_path, task, bars, max_epochs=4)
     history = pd.read_csv(tmp_path / "history.csv")
-    assert list(history["epoch"]) == [0, 1, 2, 3]
+    assert list(history["epoch"]) == [1, 2, 3, 4]
     validation = history["validation_loss"]
-    assert epoch == int(np.argmin(validation))
+    assert epoch == int(np.argmin(validation)) + 1
     assert len(lines) == 4
     batches = list(bars.val_dataloader())
     with torch.no_grad():

@@ -20,5 +20,5 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(loggers, "import_module", missing)
-    with pytest.raises(ConfigError, match=rf"logger={kind} needs .* pip install 'forecaster\[{kind}\]'"):
+    with pytest.raises(ConfigError, match=rf"logger={kind} needs .* pip install -e '.\[{kind}\]'"):
         loggers.logger(kind, tmp_path, "smoke")

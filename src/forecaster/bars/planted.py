@@ -52,9 +52,11 @@ def load(kind: str, bars: int, seed: int, symbols: int = 1, phi: float = 0.7) ->
         raise ConfigError(f"planted bars: bars {bars}: ask for 1 to {len(sessions)}, the sessions up to {LAST}")
     width = len(str(symbols - 1))
     frames = [
-        _market(np.random.default_rng(stream), bars, phi if kind == "weekly" else 0.0).assign(
-            symbol=f"{kind.upper()}_{number:0{width}d}", time=sessions[-bars:]
-        )
+        # All sessions are simulated and the last ones kept, so that fewer bars are the end of the same market: a date
+        # never holds what another length has under an earlier one.
+        _market(np.random.default_rng(stream), len(sessions), phi if kind == "weekly" else 0.0)
+        .assign(symbol=f"{kind.upper()}_{number:0{width}d}", time=sessions)
+        .tail(bars)
         for number, stream in enumerate(np.random.SeedSequence(seed).spawn(symbols))
     ]
     rule = f"r[t+1] = {phi} r[t-4] + e" if kind == "weekly" else "r = e"

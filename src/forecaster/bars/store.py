@@ -24,14 +24,14 @@ def write(bars: Bars, path: Path) -> None:
 def read(path: Path) -> Bars:
     """The bars that `write` left there, checked again; DataError where there are none."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file: give the path of a snapshot of bars")
+        raise DataError(f"{path}: no such file: the run has no bars of its own; train again")
     try:
         frame = pd.read_parquet(path, engine="pyarrow")
-    except ValueError as reason:  # pyarrow's ArrowInvalid is one
+    except (OSError, ValueError) as reason:  # pyarrow's errors are one or the other
         raise DataError(f"{path}: no Parquet file: load the bars from their source again") from reason
     described: dict[Any, Any] = frame.attrs
     if not {"calendar", "interval", "basis", "quality"} <= described.keys():
-        raise DataError(f"{path}: a Parquet file, but no snapshot of bars: load it with source=files")
+        raise DataError(f"{path}: a Parquet file, but no snapshot of bars: restore the one that the training wrote")
     frame.attrs = {}
     return Bars(
         frame=check(frame, str(path)),

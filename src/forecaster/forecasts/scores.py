@@ -53,8 +53,8 @@ def scores(frame: pd.DataFrame, means: TrainingMeans, factors: losses.Factors) -
     With y actual, m mean forecast, q quantiles, all sums over the rows whose future is known:
     r2 = 1 - sum (y - m)^2 / sum (y - mean of the symbol's y)^2; r2_historical: about the symbol's training mean.
     mse, mae, pinball, crps: means of the losses. qlike: volatility only. coverage_50, _80, _90: share of
-    q25 <= y <= q75, q10..q90, q05..q95. ic: Spearman correlation of m and y. hit_rate: return only, share of
-    sign(m) = sign(y) among y != 0, m = 0 counting half. mz_slope, mz_intercept: y = a + b m, Mincer and
+    q25 <= y <= q75, q10..q90, q05..q95. ic: Spearman correlation of m and y (pooled: of ranks
+    within symbols). hit_rate: return only, share of sign(m) = sign(y) among y != 0, m = 0 counting half. mz_slope, mz_intercept: y = a + b m, Mincer and
     Zarnowitz (1969).
 
     low, high: 95 % percentile interval of the stationary bootstrap over origin dates with all symbols together, block
@@ -165,13 +165,14 @@ def _losses(rows: _Rows, target: str, factors: losses.Factors) -> dict[str, Floa
 
 
 def _moments(rows: _Rows, group_R: Int[np.ndarray, " R"]) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "2 G"]]:
-    """Centred values, squares and products of y and m and of their ranks, within groups; and the centres of y and m."""
+    """Values about their groups' centres and ranks within symbols, squares and products of both, and the centres."""
     pair = rows.frame[["actual", "mean"]]
     groups = pair.groupby(group_R)
     centre_G2 = groups.mean().to_numpy()
     y, m = (pair.to_numpy() - centre_G2[group_R]).T
-    size_R = np.bincount(group_R)[group_R]
-    rank_y, rank_m = (groups.rank().to_numpy() - (size_R[:, None] + 1) / 2).T
+    # Within symbols also where they are pooled: what tells one symbol's level from another's is no skill over time.
+    size_R = np.bincount(rows.symbol)[rows.symbol, None]
+    rank_y, rank_m = ((pair.groupby(rows.symbol).rank().to_numpy() - (size_R + 1) / 2) / size_R).T
     moments = {"y": y, "m": m, "yy": y * y, "mm": m * m, "ym": y * m}
     ranks = {"u": rank_y, "v": rank_m, "uu": rank_y**2, "vv": rank_m**2, "uv": rank_y * rank_m}
     return moments | ranks, centre_G2.T

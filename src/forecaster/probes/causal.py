@@ -119,5 +119,7 @@ class Trials:
 
 
 def skill_share(rise_C: Interval, tested: Sequence[Gate]) -> list[float]:
-    """Rise / (naive loss - model loss) of each target; NaN where the gate is closed."""
-    return [float(rise_C.value[c]) / gate.skill if gate.open else np.nan for c, gate in enumerate(tested)]
+    """Rise / (naive loss - model loss) of each target; NaN where the gate is closed or that difference not above 0."""
+    return [
+        float(rise_C.value[c]) / gate.skill if gate.open and gate.skill > 0 else np.nan for c, gate in enumerate(tested)
+    ]

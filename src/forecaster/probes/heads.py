@@ -79,7 +79,7 @@ def probe(
     progress(f"knockout of the flagged bars of {len(claims)} patterns")
     knocked = dict(zip(claims, trials.knockouts([(head, asked[name]) for head, name in claims]), strict=True))
     for (head, name), knockout in knocked.items():
-        causal = Causal(single[head]["mean"], knockout.specificity)
+        causal = Causal(single[head]["mean"], knockout.specificity, knockout.mass_matched)
         judged[head, name] = functional(judged[head, name], causal, trials.gates)
     groups = {name: trials.mean_ablated(heads) for name in asked if (heads := by_head(judged, name))}
 

@@ -167,6 +167,8 @@ class Gate:
     def sentence(self) -> str:
         """The same in words."""
         test = f"squared error on test against the {self.naive}'s, one-sided Diebold-Mariano p = {self.p:.3g}"
+        if np.isnan(self.p):
+            return f"{self.target}: skill undefined (errors as the {self.naive}'s): no head is functional for it"
         if self.open:
             return f"{self.target}: skill ({test}): heads can be functional for it"
         return f"{self.target}: no skill ({test}, not below {GATE_P}): no head is called functional for it"

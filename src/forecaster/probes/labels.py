@@ -54,10 +54,18 @@ class Causal:
     """One head's causal tests, arrays over targets.
 
     mean: the rise under mean-ablation. specificity: by kind of matched bars, the rise on the flagged less that on them.
+    mass_matched: share of the flagged mass that unflagged bars could match. A head with all its mass on the flagged
+    bars leaves little to match, and the comparison then says little: its reason names the share.
     """
 
     mean: Interval
     specificity: Mapping[str, Interval]
+    mass_matched: float
+
+
+def last_placebo(week_bars: int) -> int:
+    """The farthest lag that the weekly rule compares with: in shorter windows too few lags are left to be above."""
+    return max(LAST_PLACEBO, -(-3 * week_bars // 2))
 
 
 def placebo_lags(week_bars: int, length: int) -> list[int]:
@@ -65,7 +73,7 @@ def placebo_lags(week_bars: int, length: int) -> list[int]:
 
     Multiples count from the query bar or from a target one bar ahead.
     """
-    last = min(max(LAST_PLACEBO, -(-3 * week_bars // 2)), length - 1)
+    last = min(last_placebo(week_bars), length - 1)
     return [lag for lag in range(FIRST_PLACEBO, last + 1) if lag % week_bars not in _weekly_residues(week_bars)]
 
 
@@ -132,7 +140,7 @@ def functional(found: Verdict, causal: Causal, gates: Sequence[Gate]) -> Verdict
         else:
             passed.append(gate.target)
             words.append(f"{gate.target}: " + ", ".join(f"{name} {_interval(test, c)}" for name, test in tests.items()))
-    told = "; ".join(words)
+    told = f"{'; '.join(words)}; {causal.mass_matched:.0%} of the flagged mass could be matched"
     if passed:
         return Verdict("functional", tuple(passed), f"{found.reason}, functional: {told}")
     return Verdict("pattern", (), f"{found.reason}, not functional: {told}")

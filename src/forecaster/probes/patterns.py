@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from forecaster.probes.capture import Weights
 from forecaster.probes.knockout import Head
-from forecaster.probes.labels import Evidence, Verdict, pattern, placebo_lags, placebos
+from forecaster.probes.labels import Evidence, Verdict, last_placebo, pattern, placebo_lags, placebos
 from forecaster.probes.masks import Probe
 from forecaster.probes.nulls import ShiftNull, ShiftTest, benjamini_hochberg
 from forecaster.probes.statistics import Score
@@ -75,8 +75,11 @@ def verdicts(found: Sequence[Finding], week_bars: int) -> dict[tuple[Head, str],
         finding = by_weights["raw"]
         span = finding.tally.profile.span
         for head in range(finding.tally.profile.heads):
-            if span < finding.probe.window:
-                words = f"not measurable: windows of {span} bars, the probe needs {finding.probe.window}"
+            needed = finding.probe.window
+            if finding.probe.chance == "neighbours":
+                needed = max(needed, last_placebo(week_bars) + 1)
+            if span < needed:
+                words = f"not measurable: windows of {span} bars, the probe needs {needed}"
                 judged[(layer, head), name] = Verdict("none", (), words)
                 continue
             verdict = pattern(finding.probe.chance, finding.score, {w: heads[head] for w, heads in evidence.items()})

@@ -1,5 +1,6 @@
 """Checkpoints: tensors, numbers and text, with everything a forecast needs beside the weights."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -21,10 +22,13 @@ def load(path: Path) -> dict[str, object]:
     if not path.is_file():
         raise DataError(f"no checkpoint {path}: the run has not finished an epoch; train again")
     try:
-        content: object = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # torch's guesses at what a foreign file may be: the error below says enough
+            content: object = torch.load(path, map_location="cpu", weights_only=True)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as fault:
-        reason = str(fault).splitlines()[0][:120] if str(fault) else type(fault).__name__
-        raise DataError(f"{path} is not a checkpoint of this program ({reason}): train again") from fault
+        raise DataError(f"{path} is not a checkpoint of this program, or not a whole one: train again") from fault
     if not isinstance(content, dict) or "state_dict" not in content or "forecaster" not in content:
         raise DataError(f"{path} is not a checkpoint of this program: it lacks its description; train again")
     return cast("dict[str, object]", content)

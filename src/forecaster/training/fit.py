@@ -37,16 +37,14 @@ class History(Callback):
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         seconds = time.monotonic() - self.started
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        row = (trainer.current_epoch, trainer.global_step, metrics["train_loss"], metrics["validation_loss"], rate)
+        row = (trainer.current_epoch + 1, trainer.global_step, metrics["train_loss"], metrics["validation_loss"], rate)
         new = not self.path.exists()
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             if new:
                 writer.writerow(COLUMNS)
             writer.writerow((*row[:2], *(f"{value:.10g}" for value in row[2:]), f"{seconds:.3f}"))
-        self.say(
-            f"epoch {row[0] + 1}/{trainer.max_epochs}  train {row[2]:.4f}  validation {row[3]:.4f}  {seconds:.0f} s"
-        )
+        self.say(f"epoch {row[0]}/{trainer.max_epochs}  train {row[2]:.4f}  validation {row[3]:.4f}  {seconds:.0f} s")
 
 
 class Description(Callback):
@@ -76,7 +74,7 @@ def fit(
     progress: bool,
 ) -> int:
     """Trains, leaves checkpoints/best.ckpt and last.ckpt and history.csv, loads the best weights into the task and
-    returns the epoch they are from.
+    returns the epoch they are from, counted from 1.
 
     Validated and kept is the exponential moving average of the weights over steps, w' = average w' + (1 - average) w
     (0: the weights themselves): one run's noise is a good part of an ensemble's gain.
@@ -119,4 +117,4 @@ def fit(
     content = checkpoints.load(path)
     task.load_state_dict(checkpoints.weights(content))
     task.eval()
-    return cast(int, content["epoch"])
+    return cast(int, content["epoch"]) + 1

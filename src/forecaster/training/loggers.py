@@ -19,7 +19,7 @@ def logger(kind: str, directory: Path, name: str) -> Logger | bool:
         import_module(kind)
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"logger={kind} needs a package that is missing: pip install 'forecaster[{kind}]'"
+            f"logger={kind} needs a package that is missing: pip install -e '.[{kind}]' in the project's folder"
         ) from missing
     from lightning.pytorch import loggers
 

@@ -155,6 +155,6 @@ class Task(lightning.LightningModule):
     def _diverged(self, what: str) -> DivergedError:
         rate = self.trainer.optimizers[0].param_groups[0]["lr"]
         return DivergedError(
-            f"training diverged: {what} at step {self.global_step} (epoch {self.current_epoch}), "
+            f"training diverged: {what} at step {self.global_step} (epoch {self.current_epoch + 1}), "
             f"learning rate {rate:.3g}; lower model.optimizer.lr or look at the quality report"
         )

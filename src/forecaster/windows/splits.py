@@ -1,6 +1,7 @@
 """Training, validation and test rows, separated by when each target is known."""
 
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 from jaxtyping import Int
@@ -24,7 +25,7 @@ class Split:
 def boundary(panel: Panel, end: str | float, key: str) -> np.datetime64:
     """The last session of a part: a date as it stands, or a fraction of the distinct sessions of the panel."""
     if isinstance(end, str):
-        return np.datetime64(end, "us")
+        return np.datetime64(date.fromisoformat(end), "us")
     sessions = np.unique(panel.times)
     if not 0 < end < 1:
         raise ConfigError(f"{key}={end}: a fraction must lie between 0 and 1; or give a date")
@@ -43,6 +44,11 @@ def split(panel: Panel, length: int, train_end: str | float, validation_end: str
         boundary(panel, train_end, "split.train_end"),
         boundary(panel, validation_end, "split.validation_end"),
     )
+    if first == second and not isinstance(train_end, str):
+        raise DataError(
+            f"too few sessions to split: {len(np.unique(panel.times))}, at split.train_end={train_end} and "
+            f"split.validation_end={validation_end}; bring more bars"
+        )
     if not first < second:
         raise ConfigError(
             f"split.train_end={train_end} is not before split.validation_end={validation_end}: give them in order"
