@@ -89,9 +89,9 @@ def naive(frame: pd.DataFrame, dates: np.ndarray, metric: str) -> float:
         case "mz_intercept":
             return np.polyfit(m, y, 1)[1]
         case "ic":
-            own = frame.groupby("symbol")[["actual", "mean"]]
+            own = frame.groupby("symbol")
             size = own["actual"].transform("size").to_numpy()[:, None]
-            ranks = ((own.rank() - (size + 1) / 2) / size).loc[rows.index]
+            ranks = ((own[["actual", "mean"]].rank() - (size + 1) / 2) / size).loc[rows.index]
             return np.corrcoef(ranks["actual"], ranks["mean"])[0, 1]
         case _:
             low, high = scores.COVERAGE[metric]
@@ -152,7 +152,7 @@ def test_outcomes_that_never_vary_within_a_symbol_have_no_r2_and_no_ic(make_fram
 
 
 def test_levels_of_symbols_are_no_skill(make_frame, rng):
-    actual = rng.normal(size=(40, 2)) + [0.0, 5.0]
+    actual = rng.normal(size=(40, 2)) + np.array([0.0, 5.0])
     table = scores.scores(make_frame(actual, np.tile([0.0, 5.0], (40, 1))), MEANS, FACTORS)
     assert value(table, "ic") == "undefined"
 

@@ -54,8 +54,8 @@ def scores(frame: pd.DataFrame, means: TrainingMeans, factors: losses.Factors) -
     r2 = 1 - sum (y - m)^2 / sum (y - mean of the symbol's y)^2; r2_historical: about the symbol's training mean.
     mse, mae, pinball, crps: means of the losses. qlike: volatility only. coverage_50, _80, _90: share of
     q25 <= y <= q75, q10..q90, q05..q95. ic: Spearman correlation of m and y (pooled: of ranks
-    within symbols). hit_rate: return only, share of sign(m) = sign(y) among y != 0, m = 0 counting half. mz_slope, mz_intercept: y = a + b m, Mincer and
-    Zarnowitz (1969).
+    within symbols). hit_rate: return only, share of sign(m) = sign(y) among y != 0, m = 0 counting half.
+    mz_slope, mz_intercept: y = a + b m, Mincer and Zarnowitz (1969).
 
     low, high: 95 % percentile interval of the stationary bootstrap over origin dates with all symbols together, block
     length from the model's squared error by date; resampled ic keeps the ranks of the full sample. `too few` under 10
