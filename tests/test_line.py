@@ -18,7 +18,7 @@ from forecaster import compose, line, run
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.contract import Bars
 from forecaster.config import Config
-from forecaster.errors import ConfigError, DataError
+from forecaster.errors import ConfigError, DataError, ForecasterError
 from forecaster.forecasts import frame
 
 ROOT = Path(__file__).parents[1]
@@ -100,6 +100,8 @@ def test_evaluate_on_other_bars_leaves_the_run_alone(copy: Path) -> None:
     before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
     target = line.evaluate(copy, ["source.seed=5"])
     assert target.parent == copy
+    assert run.read_summary(target)["status"] == "complete"
+    assert (target / "report.html").is_file()
     assert (target / "scores.csv").read_bytes() != before[copy / "scores.csv"]
     assert all(file.read_bytes() == content for file, content in before.items())
 
@@ -179,6 +181,48 @@ def test_a_configuration_that_no_longer_fits_the_weights_is_an_error_with_both_v
     (copy / "config.yaml").write_text(text.replace("heads: 8", "heads: 4"))
     with pytest.raises(DataError, match="heads is 8 in the checkpoint and 4 in the run's configuration"):
         line.load(copy)
+
+
+def test_trained_weights_are_never_scored_on_a_split_moved_into_their_training_rows(trained: Path) -> None:
+    done = command("evaluate", f"run={trained}", "split.train_end=0.1", "split.validation_end=0.2")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: split.train_end=0.1 cannot change a run that was trained")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "bars.parquet", "checkpoints/best.ckpt", "scores.csv", "summary.json"])
+@pytest.mark.parametrize("content", [b"", b"\x80\x04\x95\xff\x00binary", b"<html><body>404</body></html>"])
+def test_a_spoilt_file_of_a_run_ends_in_one_line(name: str, content: bytes, copy: Path) -> None:
+    (copy / name).write_bytes(content)
+    # In this process, so that the many cases cost no start of torch each.
+    read = line.write_report if name in ("scores.csv", "summary.json") else line.load
+    with pytest.raises(ForecasterError) as caught:
+        read(copy)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_window_too_short_for_a_baseline_is_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"seasonal repeats the last 5 bars, model.window=4 is shorter"):
+        line.train(config("model.window=4", "baselines=[seasonal]"), tmp_path / "run")
+    assert not (tmp_path / "run" / "history.csv").exists()
+
+
+def test_runs_that_forecast_different_rows_are_not_averaged(trained: Path, tmp_path: Path) -> None:
+    line.train(config("probes=off", "data.targets=[volume]"), tmp_path / "other")
+    with pytest.raises(DataError, match=r"can't be averaged: they differ in symbols, last bars, targets or horizon"):
+        line.predict([trained, tmp_path / "other"])
+
+
+def test_a_reader_that_leaves_early_is_no_fault(trained: Path) -> None:
+    program = str(Path(sys.executable).with_name("forecaster"))
+    with subprocess.Popen(
+        [program, "predict", f"run={trained}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert process.returncode == 141
+    assert told == ""
 
 
 def test_an_interrupted_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

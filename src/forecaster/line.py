@@ -117,6 +117,12 @@ def probe(directory: Path, overrides: Sequence[str] = ()) -> Path:
 def predict(directories: Sequence[Path], overrides: Sequence[str] = ()) -> pd.DataFrame:
     """The next H bars of every symbol, with origin and target dates; several runs are averaged."""
     frames = [_next_bars(load(directory, overrides)) for directory in directories]
+    for directory, other in zip(directories[1:], frames[1:], strict=True):
+        if not other[frame.ROW].equals(frames[0][frame.ROW]):
+            raise DataError(
+                f"{directories[0]} and {directory} can't be averaged: they differ in symbols, last bars, targets or "
+                "horizon; name runs of one experiment and one set of bars"
+            )
     together = frames[0] if len(frames) == 1 else frame.average(frames, "ensemble")
     return together.drop(columns=["fold", "actual"])
 

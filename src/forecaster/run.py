@@ -16,7 +16,18 @@ FORECASTS: Final = "forecasts.parquet"
 REPORT: Final = "report.html"
 MEANS: Final = "head_means.pt"  # what ablations put in
 BEST: Final = Path("checkpoints") / "best.ckpt"
-TABLES: Final = ("quality", "history", "scores", "tests", "pit", "heads", "head_facts", "knockouts", "lag_profiles")
+# Tables with the column that each begins with.
+TABLES: Final = {
+    "quality": "symbol",
+    "history": "epoch",
+    "scores": "model",
+    "tests": "target",
+    "pit": "model",
+    "heads": "layer",
+    "head_facts": "layer",
+    "knockouts": "layer",
+    "lag_profiles": "layer",
+}
 
 Summary = dict[str, object]
 
@@ -61,10 +72,13 @@ def read_tables(directory: Path) -> dict[str, pd.DataFrame]:
     for path in (directory / f"{name}.csv" for name in TABLES):
         if path.is_file():
             try:
-                tables[path.stem] = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=text)
+                table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=text)
+                if table.columns[0] != TABLES[path.stem]:
+                    raise ValueError(f"its first column is {table.columns[0][:40]!r}")
             except ValueError as fault:  # pandas' parser errors and UnicodeDecodeError are ones
                 remedy = "evaluate or probe the run again"
                 raise DataError(f"{path} is not the table that the run wrote ({_first(fault)}); {remedy}") from fault
+            tables[path.stem] = table
     return tables
 
 

@@ -70,7 +70,7 @@ def probe(
     network = task.network
     single: dict[Head, dict[str, Interval]] = {}
     for layer in range(network.layers):
-        progress(f"ablation of the {network.heads} heads of layer {layer}")
+        progress(f"ablation of each head of layer {layer}")
         for head in ((layer, number) for number in range(network.heads)):
             single[head] = {"mean": trials.mean_ablated([head]), "zero": trials.zero_ablated([head])}
 
