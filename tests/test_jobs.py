@@ -61,12 +61,12 @@ def test_sweep_keeps_going_past_jobs_that_fail_and_ends_with_the_first_ones_code
     where = f"outputs/smoke/{directory.name}"
     assert ended.code == 4
     assert rows(directory) == [
-        "job,overrides,status,exit_code,error,directory",
-        f"0,seed=1,complete,0,,{where}/0",
-        f"1,seed=44,failed,4,loss is not finite (step 7); lower model.optimizer.lr,{where}/1",
-        f"2,seed=55,failed,1,RuntimeError: a fault of the program,{where}/2",
-        f"3,seed=33,failed,3,a.csv has no bars (line 1); give others,{where}/3",
-        f"4,seed=2,complete,0,,{where}/4",
+        "job,overrides,status,exit_code,error,directory,result",
+        f"0,seed=1,complete,0,,{where}/0,r2 of 2",
+        f"1,seed=44,failed,4,loss is not finite (step 7); lower model.optimizer.lr,{where}/1,",
+        f"2,seed=55,failed,1,RuntimeError: a fault of the program,{where}/2,",
+        f"3,seed=33,failed,3,a.csv has no bars (line 1); give others,{where}/3,",
+        f"4,seed=2,complete,0,,{where}/4,r2 of 2",
     ]
     assert [line for line in ended.out.splitlines() if line.startswith("trained")] == [
         "trained 1 2 True",

@@ -257,6 +257,11 @@ def test_a_sweep_over_heads_trains_equal_parameter_counts(tmp_path: Path) -> Non
     assert len(summaries) == 3
     assert len({summary["parameters"] for summary in summaries}) == 1
     assert {summary["status"] for summary in summaries} == {"complete"}
+    jobs = pd.read_csv(tmp_path / "sweep" / "jobs.csv")
+    for number, told in enumerate(jobs["result"]):
+        scores = pd.read_csv(tmp_path / "sweep" / str(number) / "scores.csv", dtype=str)
+        row = scores.query("model == 'attention' and target == 'volume' and symbol == 'all' and metric == 'r2'")
+        assert f"volume {row['value'].item()[:6]}" in told
 
 
 def test_the_program_runs_from_another_folder(tmp_path: Path) -> None:

@@ -218,9 +218,9 @@ def _table(jobs: Sequence[Job]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("job", "overrides", "status", "directory", title="sweep")
+    table = Table("job", "overrides", "status", "r2 of attention, one step ahead", "directory", title="sweep")
     for job in jobs:
         status = job.status if job.exit_code == 0 else f"{job.status} ({job.exit_code})"
-        table.add_row(str(job.job), job.overrides, status, job.directory)
+        table.add_row(str(job.job), job.overrides, status, job.result, job.directory)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     return next((job.exit_code for job in jobs if job.exit_code), 0)

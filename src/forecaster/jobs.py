@@ -36,6 +36,7 @@ class Job(NamedTuple):
     exit_code: int
     error: str
     directory: str
+    result: str
 
 
 def run(overrides: Sequence[str]) -> tuple[Config, Path, Exception | None]:
@@ -81,17 +82,17 @@ def sweep(overrides: Sequence[str]) -> list[Job]:
         told = " ".join(line for line in task if line.partition("=")[0] in varied)
         target = Path(node.runtime.output_dir)
         sys.stderr.write(f"job {node.job.num}: {told}\n")
-        status, code, text = "complete", 0, ""
+        status, code, text, result = "complete", 0, "", ""
         try:
             _refuse_held(target)
-            _train(checked(typed(cfg), partial(origin, hydra=node)), target)
+            result = _train(checked(typed(cfg), partial(origin, hydra=node)), target)
         except Exception as error:
             log.exception("training failed")
             known = isinstance(error, ForecasterError)
             status, code = "failed", error.exit_code if known else 1
             text = one_line(error) if known else f"{type(error).__name__}: {one_line(error)}"
             sys.stderr.write(f"error: {text}\n")
-        _record(directory, Job(node.job.num, told, status, code, text, display(target)))
+        _record(directory, Job(node.job.num, told, status, code, text, display(target), result))
 
     _enter(job, ["-m", *overrides, f"hydra.sweep.dir={_quoted(directory)}"])
     return _recorded(directory)
@@ -102,10 +103,10 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).splitlines())
 
 
-def _train(config: Config, directory: Path) -> None:
+def _train(config: Config, directory: Path) -> str:
     from forecaster import line  # torch: seconds, that nobody with a mistyped key should wait for
 
-    line.train(config, directory)
+    return line.train(config, directory)
 
 
 def _enter(job: Callable[[DictConfig], None], arguments: Sequence[str]) -> None:

@@ -38,8 +38,8 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def train(config: Config, directory: Path) -> None:
-    """Bars to report, into a new run directory; the summary says how it ended."""
+def train(config: Config, directory: Path) -> str:
+    """Bars to report, into a new run directory; the summary says how it ended, and the result in a few words."""
     run.begin(directory, compose.to_yaml(config))
     with _status(directory):
         kept = logger(config.logger.kind, directory, config.experiment_name)
@@ -68,6 +68,7 @@ def train(config: Config, directory: Path) -> None:
             look(line, directory)
         run.update_summary(directory, status="complete")
         write_report(directory)
+    return in_short(directory)
 
 
 def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
@@ -177,6 +178,19 @@ def look(line: Line, directory: Path) -> None:
         with whole(directory / run.MEANS) as file:
             torch.save(probed.means, file)
         run.update_summary(directory, gates=probed.gates)
+
+
+def in_short(directory: Path) -> str:
+    """The network's pooled r2 of each target, and how many heads are functional: a row of a sweep's table."""
+    tables = run.read_tables(directory)
+    scored = tables["scores"].astype(str)
+    asked = {"model": ATTENTION, "symbol": "all", "metric": "r2", "step": "1"}
+    rows = scored[(scored[list(asked)] == pd.Series(asked)).all(axis=1)]
+    told = [f"{target} {value[:6]}" for target, value in zip(rows["target"], rows["value"], strict=True)]
+    if "heads" in tables:
+        heads = tables["heads"].query("label == 'functional'")
+        told.append(f"{len(heads[['layer', 'head']].drop_duplicates())} functional heads")
+    return ", ".join(told)
 
 
 def shown(directory: Path) -> str:
