@@ -264,6 +264,19 @@ def test_a_sweep_over_heads_trains_equal_parameter_counts(tmp_path: Path) -> Non
         assert f"volume {row['value'].item()[:6]}" in told
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")))
+def test_every_experiment_runs_from_bars_to_report(name: str, tmp_path: Path) -> None:
+    short = ["trainer.max_epochs=1", "probes=off", "data.batch_size=512", "model.window=8", "model.layers=1"]
+    settings = compose.compose([f"experiment={name}", *short])
+    if settings.source.kind == "planted":
+        settings.source.bars = 900
+    told = line.train(cast(Config, OmegaConf.to_object(settings)), tmp_path / "run")
+    summary = run.read_summary(tmp_path / "run")
+    assert summary["status"] == "complete"
+    assert summary["experiment"] == name
+    assert told.startswith(str(settings.data.targets[0]))
+
+
 def test_the_program_runs_from_another_folder(tmp_path: Path) -> None:
     done = command(str(ROOT / "train.py"), "--help", cwd=tmp_path)
     assert done.returncode == 0
