@@ -23,10 +23,10 @@ def build_panel(
     for number, own in enumerate(series):
         stamps = pd.bdate_range("2001-01-01", periods=len(own)).as_unit("us")
         now = np.zeros((len(own), len(FEATURES)))
-        now[:, 0] = returns[number] if returns is not None else 0.0
-        now[:, 1] = np.abs(now[:, 0])
-        now[:, 5] = np.where(stamps.day_of_week == 0, 3.0, 1.0)
-        now[np.arange(len(own)), 6 + stamps.day_of_week] = 1.0
+        now[:, FEATURES.index("log_return")] = returns[number] if returns is not None else 0.0
+        now[:, FEATURES.index("abs_return")] = np.abs(now[:, FEATURES.index("log_return")])
+        now[:, FEATURES.index("gap_days")] = np.where(stamps.day_of_week == 0, 3.0, 1.0)
+        now[np.arange(len(own)), FEATURES.index("weekday_0") + stamps.day_of_week] = 1.0
         features.append(now.astype(np.float32))
         ahead_of.append(np.stack([ahead(column, horizon) for column in own.T], axis=-1))
         times.append(stamps.to_numpy())

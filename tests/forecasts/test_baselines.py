@@ -7,6 +7,7 @@ from forecaster.errors import ConfigError, DataError
 from forecaster.forecasts import baselines
 from forecaster.forecasts.baselines import BASELINES
 from forecaster.networks.readout import QUANTILES
+from forecaster.windows.features import FEATURES
 
 TARGETS = ("return", "volatility")
 
@@ -90,6 +91,17 @@ def test_quantiles_are_the_mean_plus_those_of_the_training_errors(panel, rng):
     forecast = baselines.forecasts("persistence", noisy, TRAIN, ORIGINS, 10)
     errors = noisy.targets[TRAIN, 2, 1] - noisy.past[TRAIN, 1]
     np.testing.assert_allclose(forecast.quantiles[0, 2, 1], 25 + np.quantile(errors, QUANTILES))
+
+
+def test_quantiles_of_returns_widen_with_the_volatility_at_the_origin(panel, rng):
+    features = panel.features.copy()
+    features[:, FEATURES.index("log_sigma")] = rng.normal(size=len(features))
+    noisy = replace(panel, targets=panel.targets + rng.normal(size=panel.targets.shape), features=features)
+    assert noisy.target_names[0] == "return"
+    forecast = baselines.forecasts("zero", noisy, TRAIN, ORIGINS, 10)
+    sigma = np.exp(features[:, FEATURES.index("log_sigma")].astype(float))
+    spread = np.quantile(noisy.targets[TRAIN, 2, 0] / sigma[TRAIN], QUANTILES)
+    np.testing.assert_allclose(forecast.quantiles[:, 2, 0], sigma[ORIGINS][:, None] * spread)
 
 
 @pytest.mark.parametrize("name", BASELINES)

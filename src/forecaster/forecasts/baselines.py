@@ -11,6 +11,7 @@ from forecaster.forecasts import har
 from forecaster.forecasts.frame import Forecast
 from forecaster.networks.readout import QUANTILES
 from forecaster.windows.panel import Panel
+from forecaster.windows.scaling import RELATIVE_TARGETS, sigma
 
 BASELINES: Final = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
 EWMA_DECAY: Final = 0.94  # J.P. Morgan (1996), RiskMetrics Technical Document, daily data
@@ -34,7 +35,8 @@ def forecasts(
     training rows. seasonal: y of one week before the target bar. ewma: sum of .94^k y[t-k], normalised over the window.
     har: a regression per step (har.py). With y the target's own series; for H > 1 the seasonal week repeats, and
     persistence, mean and ewma are the same at every step.
-    quantile[q] = mean + quantile_q(actual - mean over training rows of all symbols), per target and step.
+    quantile[q] = mean + u quantile_q((actual - mean) / u over training rows of all symbols), per target and step, where
+    u is the EWMA volatility at the origin for returns, whose spread moves with it, and 1 for other targets.
     NaN for targets to which the baseline does not apply. ConfigError for an unknown name and for `seasonal` on windows
     under a week; DataError where training rows are missing or not finite.
     """
@@ -49,10 +51,11 @@ def forecasts(
     if len(train_origins) == 0 or not np.isfinite(actual_NHC).all():
         raise DataError(f"baseline {name}: {len(train_origins)} training rows, all of which need known targets")
     fitted_NHC, mean_RHC = _means(name, panel, train_origins, origins, length)
-    errors_HCQ = np.moveaxis(np.quantile(actual_NHC - fitted_NHC, QUANTILES, axis=0), 0, -1)
+    unit_N1C, unit_R1C = (_units(panel, rows) for rows in (train_origins, origins))
+    errors_HCQ = np.moveaxis(np.quantile((actual_NHC - fitted_NHC) / unit_N1C, QUANTILES, axis=0), 0, -1)
     applies_C = np.array([applicable(name, target) for target in panel.target_names])
     mean_RHC = np.where(applies_C, mean_RHC, np.nan)
-    return Forecast(quantiles=mean_RHC[..., None] + errors_HCQ, mean=mean_RHC)
+    return Forecast(quantiles=mean_RHC[..., None] + errors_HCQ * unit_R1C[..., None], mean=mean_RHC)
 
 
 def coefficients(panel: Panel, train_origins: Int[np.ndarray, " N"], length: int) -> Coefficients:
@@ -62,6 +65,11 @@ def coefficients(panel: Panel, train_origins: Int[np.ndarray, " N"], length: int
         x_NK = _har_inputs(panel, train_origins, length, target)
         fitted.append([har.fit(x_NK, panel.targets[train_origins, step, target]) for step in range(panel.horizon)])
     return fitted
+
+
+def _units(panel: Panel, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n 1 C"]:
+    relative_C = np.isin(panel.target_names, RELATIVE_TARGETS)
+    return np.where(relative_C, sigma(panel, rows)[:, None], 1.0)[:, None]
 
 
 def _means(

@@ -22,7 +22,7 @@ from forecaster.probes.masks import Mask
 from forecaster.probes.statistics import Interval, by_block, mean
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
-from forecaster.windows.scaling import RELATIVE_TARGETS, SIGMA
+from forecaster.windows.scaling import RELATIVE_TARGETS, sigma
 
 GATE_P: Final = 0.01
 ROUNDING: Final = 1e-6  # share of the mass still to be matched that float32 attention may miss
@@ -113,9 +113,7 @@ def units(
 
     Known at the origin, so that the best forecast in these units is the same conditional mean.
     """
-    column = panel.feature_names.index(SIGMA)
-    log_sigma = panel.features[:, column].astype(np.float64)
-    pace_n = np.exp(log_sigma[origins] - log_sigma[train].mean())
+    pace_n = sigma(panel, origins) / np.exp(np.log(sigma(panel, train)).mean())
     relative_C = np.isin(panel.target_names, RELATIVE_TARGETS)
     return task.target_std.cpu().double().numpy() * np.where(relative_C, pace_n[:, None], 1.0)
 

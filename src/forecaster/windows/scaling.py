@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
@@ -13,6 +13,11 @@ SIGMA: Final = "log_sigma"
 RELATIVE_FEATURES: Final = ("log_return", "abs_return")
 RELATIVE_TARGETS: Final = ("return",)
 CALENDAR_FEATURES: Final = "weekday_"  # indicators stay 0 and 1
+
+
+def sigma(panel: Panel, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """EWMA volatility of the return at each row, known there."""
+    return np.exp(panel.features[rows, panel.feature_names.index(SIGMA)].astype(np.float64))
 
 
 @dataclass(frozen=True)
