@@ -15,6 +15,7 @@ import torch
 from omegaconf import OmegaConf
 
 from forecaster import compose, line, run
+from forecaster.bars import store
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.contract import Bars
 from forecaster.config import Config
@@ -187,6 +188,29 @@ def test_trained_weights_are_never_scored_on_a_split_moved_into_their_training_r
     done = command("evaluate", f"run={trained}", "split.train_end=0.1", "split.validation_end=0.2")
     assert done.returncode == 2
     assert done.stderr.startswith("error: split.train_end=0.1 cannot change a run that was trained")
+
+
+def test_longer_bars_whose_test_part_reaches_back_into_training_are_refused(trained: Path) -> None:
+    done = command("evaluate", f"run={trained}", "source.bars=5000")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("error: the test part of these bars would begin after ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_scoring_an_interrupted_run_again_leaves_it_interrupted(copy: Path) -> None:
+    run.update_summary(copy, status="interrupted")
+    line.evaluate(copy)
+    assert run.read_summary(copy)["status"] == "interrupted"
+
+
+def test_bars_kept_beside_new_scores_report_nothing_twice(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = line.load_bars(config("source.seed=5").source)
+    bars.frame.loc[600, "volume"] = 0.0
+    monkeypatch.setattr(line, "load_bars", lambda _: bars)
+    target = line.evaluate(copy, ["source.seed=5"])
+    assert list(run.read_tables(target)["quality"]["kind"]) == ["undefined_target"]
+    again = line.prepare(config(), store.read(target / "bars.parquet"))
+    assert list(again.quality["kind"]) == ["undefined_target"]
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "bars.parquet", "checkpoints/best.ckpt", "scores.csv", "summary.json"])

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
@@ -46,7 +46,7 @@ def train(config: Config, directory: Path) -> str:
         bars = load_bars(config.source)
         line = prepare(config, bars)
         store.write(bars, directory / run.BARS)
-        run.write_table(directory, "quality", line.bars.quality)
+        run.write_table(directory, "quality", line.quality)
         run.update_summary(directory, **facts(line), bars_sha256=store.digest(directory / run.BARS))
         say(_opening(line, directory))
         with _timed(directory, "training"):
@@ -54,7 +54,12 @@ def train(config: Config, directory: Path) -> str:
                 line.task,
                 datamodule.Bars(line.panel, line.split, line.length, config.data.batch_size, config.seed),
                 directory,
-                {**description(line), "config": compose.to_yaml(config), "versions": versions()},
+                {
+                    **description(line),
+                    "config": compose.to_yaml(config),
+                    "validation_end": _day(line),
+                    "versions": versions(),
+                },
                 max_epochs=config.trainer.max_epochs,
                 patience=config.trainer.patience,
                 average=config.trainer.average,
@@ -66,27 +71,33 @@ def train(config: Config, directory: Path) -> str:
         score(line, directory)
         if config.probes.enabled:
             look(line, directory)
-        run.update_summary(directory, status="complete")
         write_report(directory)
+        run.update_summary(directory, status="complete")
     return in_short(directory)
 
 
 def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
     """The line of a run, from its directory alone: its configuration, its bars (or those of an overriding source) and
     its best weights with their scaler.
+
+    Raises DataError where other bars would put days into the test part on which the weights were trained or chosen.
     """
     run.check_run(directory)
     config = compose.load(directory / run.CONFIG, overrides)
-    own = not any(override.startswith("source") for override in overrides)
-    bars = store.read(directory / run.BARS) if own else load_bars(config.source)
-    line = prepare(config, bars)
     path = directory / run.BEST
     content = checkpoints.load(path)
-    window = cast(int, checkpoints.described(content)["window"])
-    # The window that a run chose for its own bars holds on others too.
-    if config.model.window is None and window != line.length:
-        line = prepare(replace(config, model=replace(config.model, window=window)), bars)
+    trained = checkpoints.described(content)
+    if config.model.window is None:
+        # The window that a run chose for its own bars holds on others too.
+        config = replace(config, model=replace(config.model, window=cast("int | None", trained.get("window"))))
+    own = not any(override.startswith("source") for override in overrides)
+    line = prepare(config, store.read(directory / run.BARS) if own else load_bars(config.source))
     checkpoints.verify(content, description(line), path)
+    if _day(line) < str(trained.get("validation_end")):
+        raise DataError(
+            f"the test part of these bars would begin after {_day(line)}, but {directory} was trained and chosen on "
+            f"days to {trained.get('validation_end')}: bring bars whose last part lies after that"
+        )
     try:
         line.task.load_state_dict(checkpoints.weights(content))
     except RuntimeError as fault:
@@ -95,21 +106,34 @@ def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
     return line
 
 
+def _day(line: Line) -> str:
+    return str(line.split.validation_end)[:10]
+
+
 def evaluate(directory: Path, overrides: Sequence[str] = ()) -> Path:
     """Scores a saved run again, in place; on other bars or options into a directory of its own inside the run."""
-    line, target = _reopen(directory, overrides, "evaluate")
-    with _status(target):
-        score(line, target)
-        write_report(target)
-        run.update_summary(target, status="complete")
-    return target
+    return _again(directory, overrides, "evaluate", score)
 
 
 def probe(directory: Path, overrides: Sequence[str] = ()) -> Path:
     """Probes a saved run again, in place; on other bars or options into a directory of its own inside the run."""
-    line, target = _reopen(directory, overrides, "probe")
+    return _again(directory, overrides, "probe", look)
+
+
+def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callable[[Line, Path], None]) -> Path:
+    line = load(directory, overrides)
+    if all(override.lstrip("+").startswith("debug=") for override in overrides):
+        # In place the status stays: it says how the training ended.
+        station(line, directory)
+        write_report(directory)
+        return directory
+    target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
+    run.begin(target, compose.to_yaml(line.config))
     with _status(target):
-        look(line, target)
+        store.write(line.bars, target / run.BARS)
+        run.update_summary(target, of=directory.absolute().name, **facts(line))
+        run.write_table(target, "quality", line.quality)
+        station(line, target)
         write_report(target)
         run.update_summary(target, status="complete")
     return target
@@ -232,18 +256,6 @@ def _opening(line: Line, directory: Path) -> str:
         f"{line.length} bars; windows {windows} ({line.split.purged} purged); {told['parameters']:,} parameters; "
         f"{directory}"
     )
-
-
-def _reopen(directory: Path, overrides: Sequence[str], verb: str) -> tuple[Line, Path]:
-    line = load(directory, overrides)
-    if all(override.lstrip("+").startswith("debug=") for override in overrides):
-        return line, directory
-    target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
-    run.begin(target, compose.to_yaml(line.config))
-    store.write(line.bars, target / run.BARS)
-    run.update_summary(target, of=directory.absolute().name, **facts(line))
-    run.write_table(target, "quality", line.bars.quality)
-    return line, target
 
 
 @contextmanager

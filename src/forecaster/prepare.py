@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import lightning
 import numpy as np
@@ -12,7 +12,8 @@ import torch
 from forecaster.bars import bundled, planted
 from forecaster.bars.contract import Bars, quality_report
 from forecaster.config import Bundled, Config, Planted, Source
-from forecaster.errors import ConfigError, DataError
+from forecaster.errors import DataError
+from forecaster.forecasts import baselines
 from forecaster.networks.encoder import Encoder
 from forecaster.training.task import Recipe, Task
 from forecaster.windows import panel, scaling, splits
@@ -24,10 +25,14 @@ VERSIONS = ("torch", "lightning", "numpy", "pandas", "scipy", "arch", "hydra-cor
 
 @dataclass(frozen=True)
 class Line:
-    """Everything up to the network: what training, scores and probes of one run share."""
+    """Everything up to the network: what training, scores and probes of one run share.
+
+    quality: the bars' own report, and what the windows leave out or cannot scale.
+    """
 
     config: Config
     bars: Bars
+    quality: pd.DataFrame
     panel: panel.Panel
     split: splits.Split
     length: int
@@ -51,14 +56,11 @@ def prepare(config: Config, bars: Bars) -> Line:
     lightning.seed_everything(config.seed, verbose=False)
     built = panel.build(bars, tuple(config.data.targets), config.data.horizon)
     length = config.model.window or fitting_window(built, config.split.train_end)
-    if "seasonal" in config.baselines and length < built.week_bars:
-        raise ConfigError(
-            f"baselines: seasonal repeats the last {built.week_bars} bars, model.window={length} is shorter: "
-            "lengthen the window or leave seasonal out"
-        )
+    for name in config.baselines:
+        baselines.check_window(name, length, built.week_bars)
     parts = splits.split(built, length, config.split.train_end, config.split.validation_end, config.split.embargo)
     scaler = scaling.fit(built, parts, length)
-    bars = replace(bars, quality=pd.concat([bars.quality, left_out(built, length, scaler)], ignore_index=True))
+    quality = pd.concat([bars.quality, left_out(built, length, scaler)], ignore_index=True)
     model = config.model
     encoder = Encoder(
         features=len(built.feature_names),
@@ -76,7 +78,7 @@ def prepare(config: Config, bars: Bars) -> Line:
         targets=len(built.target_names),
     )
     recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
-    return Line(config, bars, built, parts, length, Task(encoder, scaler, recipe))
+    return Line(config, bars, quality, built, parts, length, Task(encoder, scaler, recipe))
 
 
 def fitting_window(built: panel.Panel, train_end: str | float) -> int:

@@ -26,6 +26,15 @@ def applicable(name: str, target: str) -> bool:
     return name != "zero" or target == "return"
 
 
+def check_window(name: str, length: int, week_bars: int) -> None:
+    """Raises ConfigError where the windows are too short for a baseline; to be asked before anything is trained."""
+    if name == "seasonal" and length < week_bars:
+        raise ConfigError(
+            f"baselines: seasonal repeats the last {week_bars} bars, model.window={length} is shorter: "
+            "lengthen the window or leave seasonal out"
+        )
+
+
 def forecasts(
     name: str, panel: Panel, train_origins: Int[np.ndarray, " N"], origins: Int[np.ndarray, " R"], length: int
 ) -> Forecast:
@@ -42,11 +51,7 @@ def forecasts(
     """
     if name not in BASELINES:
         raise ConfigError(f"baselines: {name!r} is unknown: choose from {', '.join(BASELINES)}")
-    if name == "seasonal" and length < panel.week_bars:
-        raise ConfigError(
-            f"baselines: seasonal repeats the last {panel.week_bars} bars, model.window={length} is shorter: "
-            "lengthen the window or leave seasonal out"
-        )
+    check_window(name, length, panel.week_bars)
     actual_NHC = panel.targets[train_origins]
     if len(train_origins) == 0 or not np.isfinite(actual_NHC).all():
         raise DataError(f"baseline {name}: {len(train_origins)} training rows, all of which need known targets")

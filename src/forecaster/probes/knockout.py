@@ -2,7 +2,7 @@
 
 All are edits of v or z inside the network's own forward pass. Losses are squared errors of the mean, averaged over
 steps, in the units of `units`: with returns in units of their training deviation alone, a single outburst of volatility
-decides every interval (measured on a planted market: t 1.4 for a head that carries all skill, 17 in these units).
+decides every interval (docs/LOG.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
