@@ -13,7 +13,7 @@ from yaml import safe_load
 
 from commands import ROOT, Commands, runs, served, started
 from forecaster.compose import compose, to_yaml
-from forecaster.config import Config
+from forecaster.config import Config, keys
 from forecaster.explain import conf_directory
 
 
@@ -37,8 +37,9 @@ MESSAGES = safe_load((Path(__file__).parent / "golden" / "messages.yaml").read_t
 NAMES = {
     "TYPED": "(in the command line)",
     "CONF": str(conf_directory()),
-    "EXPERIMENTS": "head_count, planted_noise, planted_weekly, smoke, sp500, sp500_volatility",
-    "VERBS": "train, evaluate, probe, predict, report",
+    "EXPERIMENTS": "head_count, own, planted_noise, planted_weekly, smoke, sp500, sp500_volatility",
+    "VERBS": "train, bars, evaluate, probe, predict, report",
+    "SOURCE_KEYS": ", ".join(key for key in keys() if key.startswith("source.") and key != "source.kind"),
     "FILE": "own/experiment/mine.yaml",
 }
 

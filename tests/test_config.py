@@ -9,16 +9,26 @@ from omegaconf import DictConfig, OmegaConf
 from yaml import safe_load
 
 from forecaster.compose import changed, checked, compose, load, to_yaml
-from forecaster.config import BASELINES, LIMITS, TARGETS, Bundled, Config, Planted, keys, shown, validate
+from forecaster.config import BASELINES, LIMITS, TARGETS, Config, keys, validate
 from forecaster.errors import ConfigError
 from forecaster.explain import conf_directory, groups, parsed, quoted, within
 from forecaster.forecasts import baselines
+from forecaster.sources import Bundled, Planted, shown
 from forecaster.windows import targets
 
 EXPERIMENTS = sorted(file.stem for file in (conf_directory() / "experiment").glob("*.yaml"))
 
 
+# What a user has to say besides.
+NEEDED = {
+    "source=files": ["source.path=a.csv"],
+    "source=yahoo": ["source.symbols=[AAPL]"],
+    "experiment=own": ["source.path=a.csv"],
+}
+
+
 def composed(*overrides: str) -> Config:
+    overrides = (*overrides, *(line for asked in overrides for line in NEEDED.get(asked, [])))
     config = OmegaConf.to_object(compose(overrides))
     assert isinstance(config, Config)
     return config
@@ -279,7 +289,7 @@ def test_wrong_override_of_a_saved_run_names_the_command_line(saved: Path, overr
         ({"model": {"hedas": 2}}, "model.hedas is not a key (in {path}); did you mean model.heads?"),
         ({"model": {"heads": 3}}, "model.heads=3 does not divide model.width=64 (in {path})"),
         ({"model": {"heads": "x"}}, "model.heads=x is not a whole number (in {path})"),
-        ({"source": {"kind": "yahoo"}}, "source.kind=yahoo is not known (in {path}); choose one of bundled, planted"),
+        ({"source": {"kind": "reuters"}}, "source.kind=reuters is not known (in {path}); choose one of bundled, files"),
         ({"source": {"_target_": "os.system"}}, "source._target_ would name code to call (in {path})"),
         ({"extra": 1}, "extra is not a key (in {path})"),
         ({"seed": "???"}, "seed is not set (in {path})"),

@@ -158,11 +158,11 @@ def test_rewriting_the_test_years_changes_neither_training_nor_validation(
 ) -> None:
     settings = config("probes=off")
     loaded = line.load_bars(settings.source)
-    before = line.prepare(settings, loaded)
+    before = line.prepare(settings, loaded, tmp_path)
     changed = loaded.frame.copy()
     later = changed["time"] > pd.Timestamp(before.split.validation_end)
     changed.loc[later, ["open", "high", "low", "close", "volume"]] *= 1000.0
-    after = line.prepare(settings, replace(loaded, frame=changed))
+    after = line.prepare(settings, replace(loaded, frame=changed), tmp_path)
     for part in ("train", "validation"):
         rows = getattr(before.split, part)
         assert np.array_equal(rows, getattr(after.split, part))
@@ -209,7 +209,7 @@ def test_bars_kept_beside_new_scores_report_nothing_twice(copy: Path, monkeypatc
     monkeypatch.setattr(line, "load_bars", lambda _: bars)
     target = line.evaluate(copy, ["source.seed=5"])
     assert list(run.read_tables(target)["quality"]["kind"]) == ["undefined_target"]
-    again = line.prepare(config(), store.read(target / "bars.parquet"))
+    again = line.prepare(config(), store.read(target / "bars.parquet"), target)
     assert list(again.quality["kind"]) == ["undefined_target"]
 
 
@@ -291,7 +291,8 @@ def test_a_sweep_over_heads_trains_equal_parameter_counts(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")))
 def test_every_experiment_runs_from_bars_to_report(name: str, tmp_path: Path) -> None:
     short = ["trainer.max_epochs=1", "probes=off", "data.batch_size=512", "model.window=8", "model.layers=1"]
-    settings = compose.compose([f"experiment={name}", *short])
+    own = [f"source.path={ROOT / 'tests' / 'cases' / '01_control_clean.csv'}"] if name == "own" else []
+    settings = compose.compose([f"experiment={name}", *short, *own])
     if settings.source.kind == "planted":
         settings.source.bars = 900
     told = line.train(cast(Config, OmegaConf.to_object(settings)), tmp_path / "run")

@@ -10,13 +10,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 
-from forecaster.compose import load
+from forecaster.compose import configured, load
 from forecaster.errors import ConfigError, ForecasterError
 from forecaster.explain import TYPED, conf_directory, display, groups
 from forecaster.jobs import Job, one_line, run, sweep
 
 VERBS = {
     "train": "bars to report; the same as python train.py",
+    "bars": "loads a source (source=...) and prints its quality report; trains nothing",
     "evaluate": "scores a trained run, on its own bars or on others (source=...)",
     "probe": "probes the attention heads of a trained run",
     "predict": "forecasts the bars to come; run=DIR,DIR2 averages several runs",
@@ -127,6 +128,8 @@ def _verb(arguments: Sequence[str]) -> int:
     verb, *rest = arguments
     if verb == "train":
         return _train(rest)
+    if verb == "bars":
+        return _bars(rest)
     if verb not in VERBS:
         close = get_close_matches(verb, VERBS, 1, 0.7)
         meant = f"did you mean {close[0]}? Choose" if close else "choose"
@@ -146,6 +149,38 @@ def _verb(arguments: Sequence[str]) -> int:
             line.predict(directories, overrides).to_csv(sys.stdout, index=False, float_format="%.10g")
         case _:
             sys.stdout.write(f"{display(line.write_report(directories[0]))}\n")
+    return 0
+
+
+def _bars(arguments: Sequence[str]) -> int:
+    """Prints what a source holds; exit code 3 where a run on it would stop."""
+    kept = [Path(argument.removeprefix("quality=")) for argument in arguments if argument.startswith("quality=")]
+    multirun, overrides = _options([argument for argument in arguments if not argument.startswith("quality=")])
+    if multirun:
+        raise ConfigError(f"-m is not an option of bars (in {TYPED}); load one source at a time")
+    if given := [line for line in overrides if line.startswith("run=")]:
+        raise ConfigError(f"{given[0]}: bars loads a source, no run (in {TYPED}); write forecaster bars source=NAME")
+    if wrong := [path for path in kept if path.suffix != ".csv"]:
+        raise ConfigError(f"quality={wrong[0]} is no CSV file (in {TYPED}); write quality=NAME.csv")
+    # Without an experiment the parts' own values: those of sp500 end the training part in 2012.
+    named = any(line.startswith("experiment=") for line in overrides)
+    config = configured([*overrides, *([] if named else ["~experiment", "experiment_name=bars"])])
+    from forecaster import data, run
+    from forecaster.bars.cleaning import PoisonedBarsError
+    from forecaster.report.quality import bars_text, quality_text
+
+    poisoned: PoisonedBarsError | None = None
+    try:
+        bars = data.load_bars(config.source)
+        quality, windows = data.preview(config, bars)
+        text = f"{bars_text(bars)}{quality_text(quality)}{windows}\n"
+    except PoisonedBarsError as fault:
+        poisoned, quality, text = fault, fault.quality, quality_text(fault.quality)
+    sys.stdout.write(text)
+    for path in kept:
+        run.write_table(path.parent, path.stem, quality)
+    if poisoned:
+        raise poisoned
     return 0
 
 

@@ -17,12 +17,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from forecaster.config import SOURCES, Config, keys, shown, validate
+from forecaster.config import Config, keys, validate
 from forecaster.errors import ConfigError
 from forecaster.explain import TYPED, conf_directory, display, explain, groups, origin, parsed, quoted, unknown, within
+from forecaster.sources import SOURCES, shown
 
 # What a run was trained with: the verbs that start from a trained run can't change it.
 TRAINED = ("experiment", "experiment_name", "seed", "data", "split", "model", "trainer", "probes", "logger")
+MAPPINGS = ("source.columns",)  # keys whose value is a map
 # Hydra calls by name what stands under these keys: a file from elsewhere may name Hydra's and logging's own only.
 CALLED = ("_target_", "()", "class", "factory")
 CALLABLE = ("hydra._internal.core_plugins.", "hydra_plugins.", "logging.")
@@ -47,6 +49,12 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     config = typed(composed)
     checked(config, partial(origin, hydra=composed.hydra))
     return config
+
+
+def configured(overrides: Sequence[str] = ()) -> Config:
+    """The configuration of conf/train.yaml and the overrides, checked; raises ConfigError."""
+    composed = composition(overrides)
+    return checked(typed(composed), partial(origin, hydra=composed.hydra))
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -104,8 +112,9 @@ def typed(config: Any, place: str = "conf/") -> DictConfig:
     kind = source.get("kind") if isinstance(source, dict) else source
     if not isinstance(source, dict) or not isinstance(kind, str) or kind not in SOURCES:
         raise ConfigError(f"source.kind={shown(kind)} is not known (in {place}); choose one of {', '.join(SOURCES)}")
-    if "symbols" in source and not isinstance(source["symbols"], list):
-        source["symbols"] = [source["symbols"]]
+    for key in ("symbols", "path"):
+        if source.get(key) is not None and source[key] != "???" and not isinstance(source[key], list):
+            source[key] = [source[key]]
     plain.pop("hydra", None)
     schema = OmegaConf.structured(Config)
     try:
@@ -167,6 +176,11 @@ def _refuse_unknown(line: Override) -> None:
         if not line.is_delete() and not isinstance(value, str | dict):
             choices = ", ".join(groups()[key])
             raise ConfigError(f"{line.input_line} names no file of conf/{key}/ (in {TYPED}); choose one of {choices}")
+    elif any(within(key, mapping) and key != mapping for mapping in MAPPINGS):
+        part, _, name = key.rpartition(".")
+        raise ConfigError(
+            f"{line.input_line} sets one entry of a map (in {TYPED}); give the whole: '{part}={{{name}: NAME}}'"
+        )
     elif not any(within(known, key) for known in keys()):
         raise unknown(key, TYPED)
     elif line.is_delete() or line.is_add():

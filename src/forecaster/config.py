@@ -8,51 +8,27 @@ from operator import attrgetter
 from typing import Any, cast, get_type_hints
 
 from forecaster.errors import ConfigError
+from forecaster.sources import SOURCES, Source, day_or_share, shown, source_faults
 
 TARGETS = ("return", "volatility", "volume")
 BASELINES = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
-MARKETS = ("weekly", "noise")
 POSITIONS = ("learned", "rotary")
 LOGGERS = ("csv", "tensorboard", "mlflow", "wandb")
 
 
 @dataclass(kw_only=True)
-class Source:
-    """Where the bars come from; the fields beside `kind` belong to each kind."""
-
-    kind: str
-
-
-@dataclass(kw_only=True)
-class Bundled(Source):
-    """The daily bars that ship with the library arch."""
-
-    kind: str = "bundled"
-    # Text, a list of text once composed. Any: list[str] would turn 1E5 into "100000.0" and refuse a single text.
-    symbols: Any
-
-
-@dataclass(kw_only=True)
-class Planted(Source):
-    """A synthetic market: `weekly` is r[t+1] = phi r[t-4] + noise, `noise` is noise alone."""
-
-    kind: str = "planted"
-    market: str
-    bars: int
-    seed: int
-    phi: float
-
-
-SOURCES: Mapping[str, type[Source]] = {"bundled": Bundled, "planted": Planted}
-
-
-@dataclass(kw_only=True)
 class Data:
-    """What is forecast (targets, horizon H in bars) and how many windows make a batch B."""
+    """What is forecast (targets, horizon H in bars) and how many windows make a batch B.
+
+    max_gap: bars missing between two bars of a window and its targets at most (null: any number). in_memory_gb: a
+    larger panel is kept in a file beside the run and read as needed.
+    """
 
     targets: list[str]
     horizon: int
     batch_size: int
+    max_gap: int | None
+    in_memory_gb: float
 
 
 @dataclass(kw_only=True)
@@ -142,6 +118,8 @@ LIMITS: Mapping[str, str] = {
     "source.phi": "(-1, 1)",
     "data.horizon": "[1, inf)",
     "data.batch_size": "[1, inf)",
+    "data.max_gap": "[0, inf)",
+    "data.in_memory_gb": "[0, inf)",
     "split.embargo": "[0, inf)",
     "model.width": "[1, 65536]",
     "model.heads": "[1, inf)",
@@ -174,15 +152,6 @@ def keys(schema: type = Config, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def shown(value: Any) -> str:
-    """A value as it is typed on the command line."""
-    if isinstance(value, list):
-        return "[" + ",".join(shown(item) for item in cast("list[Any]", value)) + "]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
-
-
 def validate(config: Config, where: Callable[[str], str] = lambda key: "the configuration") -> None:
     """Raise ConfigError for the first value that cannot be meant; `where` tells in what place a key got its value."""
     for key, fault, remedy in faults(config):
@@ -191,7 +160,7 @@ def validate(config: Config, where: Callable[[str], str] = lambda key: "the conf
 
 def faults(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yield each key whose value is wrong, with what is wrong and what to do."""
-    yield from _source_faults(config.source)
+    yield from source_faults(config.source)
     for key, interval in LIMITS.items():
         if key.startswith("source.") and not hasattr(config.source, key.removeprefix("source.")):
             continue
@@ -221,19 +190,8 @@ def _inside(value: float | int, interval: str) -> bool:
     )
 
 
-def _source_faults(source: Source) -> Iterator[tuple[str, str, str]]:
-    if isinstance(source, Bundled):
-        wrong = [symbol for symbol in source.symbols if not isinstance(symbol, str)]
-        if wrong:
-            yield "source.symbols", f"holds {shown(wrong[0])}, a value where text is meant", 'quote it: ["NA", "7203"]'
-        elif not source.symbols or len(set(source.symbols)) < len(source.symbols):
-            yield "source.symbols", "is empty or names a symbol twice", "name each symbol once"
-    if isinstance(source, Planted) and source.market not in MARKETS:
-        yield "source.market", "is not known", f"choose one of {', '.join(MARKETS)}"
-
-
 def _split_faults(split: Split) -> Iterator[tuple[str, str, str]]:
-    train, validation = _end(split.train_end), _end(split.validation_end)
+    train, validation = day_or_share(split.train_end), day_or_share(split.validation_end)
     for key, end in (("split.train_end", train), ("split.validation_end", validation)):
         if end is None:
             yield key, "is neither a date nor a fraction", "give a date (2012-12-31) or a number between 0 and 1 (0.7)"
@@ -241,15 +199,6 @@ def _split_faults(split: Split) -> Iterator[tuple[str, str, str]]:
     fractions = isinstance(train, float) and isinstance(validation, float) and train >= validation
     if dates or fractions:
         yield "split.validation_end", f"is not after split.train_end={shown(split.train_end)}", "give a later one"
-
-
-def _end(value: Any) -> date | float | None:
-    if isinstance(value, str):
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, float) and 0 < value < 1 else None
 
 
 def _model_faults(model: Model) -> Iterator[tuple[str, str, str]]:

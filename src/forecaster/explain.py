@@ -20,18 +20,20 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError
 
-from forecaster.config import keys, shown
+from forecaster.config import keys
 from forecaster.errors import ConfigError
+from forecaster.sources import shown
 
 TYPED = "the command line"
 HYDRA = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.verbose", "hydra.searchpath")
 WANTED: dict[Any, tuple[str, str]] = {  # a type, in words and as an example
     int: ("a whole number", "1"),
-    int | None: ("a whole number or null", "1"),
     float: ("a number", "0.1"),
     bool: ("true or false", "true"),
     str: ("text", "name"),
     list[str]: ("a list", "[name]"),
+    str | None: ("text or null", "name"),
+    int | None: ("a whole number or null", "1"),
 }
 
 
@@ -169,6 +171,8 @@ def origin(key: str, hydra: DictConfig) -> str:
         for file in (folder / f"{name}.yaml" for folder in folders):
             if setter := _setter(file, inside):
                 return display(setter)
+    if choices.get(part) and (file := conf_directory() / part / f"{choices[part]}.yaml").is_file():
+        return display(file)
     experiments = [file for folder in folders if (file := folder / f"{places[0][0]}.yaml").is_file()]
     return display(experiments[0]) if experiments else TYPED
 

@@ -17,25 +17,23 @@ import torch
 from forecaster import compose, run
 from forecaster.bars import store
 from forecaster.bars.atomic import whole
-from forecaster.bars.calendar import Calendar
+from forecaster.bars.cleaning import PoisonedBarsError
+from forecaster.bars.contract import Bars
 from forecaster.config import Config
+from forecaster.data import load_bars, say
 from forecaster.errors import DataError, ForecasterError
 from forecaster.forecasts import baselines, frame, network, scores, significance
-from forecaster.prepare import Line, attainable, description, facts, load_bars, prepare, versions
+from forecaster.prepare import Line, attainable, description, facts, prepare, versions
+from forecaster.report.quality import quality_line
 from forecaster.training import checkpoints
 from forecaster.training.fit import fit
 from forecaster.training.loggers import logger
-from forecaster.windows import datamodule
+from forecaster.windows import datamodule, splits
 from forecaster.windows.features import WARMUP
 
 TEXT_WIDTH = 100  # where there is no terminal to ask
+NAMED = 12  # symbols named when a training begins
 ATTENTION = "attention"  # the trained network's name in every table
-
-
-def say(text: str) -> None:
-    """Progress, on stderr: stdout is for results."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
 
 
 def train(config: Config, directory: Path) -> str:
@@ -43,11 +41,12 @@ def train(config: Config, directory: Path) -> str:
     run.begin(directory, compose.to_yaml(config))
     with _status(directory):
         kept = logger(config.logger.kind, directory, config.experiment_name)
-        bars = load_bars(config.source)
-        line = prepare(config, bars)
-        store.write(bars, directory / run.BARS)
+        bars = _loaded(config, directory)
+        line = prepare(config, bars, directory)
+        sha256 = store.keep(bars, directory)
         run.write_table(directory, "quality", line.quality)
-        run.update_summary(directory, **facts(line), bars_sha256=store.digest(directory / run.BARS))
+        run.update_summary(directory, **facts(line), bars_sha256=sha256)
+        say(quality_line(line.quality))
         say(_opening(line, directory))
         with _timed(directory, "training"):
             epoch = fit(
@@ -76,6 +75,15 @@ def train(config: Config, directory: Path) -> str:
     return in_short(directory)
 
 
+def _loaded(config: Config, directory: Path) -> Bars:
+    """The source's bars; where some would poison the training, quality.csv says all that is wrong before it stops."""
+    try:
+        return load_bars(config.source)
+    except PoisonedBarsError as fault:
+        run.write_table(directory, "quality", fault.quality)
+        raise
+
+
 def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
     """The line of a run, from its directory alone: its configuration, its bars (or those of an overriding source) and
     its best weights with their scaler.
@@ -91,7 +99,7 @@ def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
         # The window that a run chose for its own bars holds on others too.
         config = replace(config, model=replace(config.model, window=cast("int | None", trained.get("window"))))
     own = not any(override.startswith("source") for override in overrides)
-    line = prepare(config, store.read(directory / run.BARS) if own else load_bars(config.source))
+    line = prepare(config, store.kept(directory) if own else load_bars(config.source), directory)
     checkpoints.verify(content, description(line), path)
     if _day(line) < str(trained.get("validation_end")):
         raise DataError(
@@ -107,7 +115,7 @@ def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
 
 
 def _day(line: Line) -> str:
-    return str(line.split.validation_end)[:10]
+    return line.split.validation_day
 
 
 def evaluate(directory: Path, overrides: Sequence[str] = ()) -> Path:
@@ -130,7 +138,7 @@ def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callab
     target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
     run.begin(target, compose.to_yaml(line.config))
     with _status(target):
-        store.write(line.bars, target / run.BARS)
+        store.keep(line.bars, target)
         run.update_summary(target, of=directory.absolute().name, **facts(line))
         run.write_table(target, "quality", line.quality)
         station(line, target)
@@ -156,10 +164,8 @@ def _next_bars(line: Line) -> pd.DataFrame:
     origins = line.panel.last_origins(line.length)
     if len(origins) == 0:
         raise DataError(f"no symbol has the {WARMUP + line.length} bars that one window needs: bring more bars")
-    calendar = Calendar(line.panel.calendar)
     times = line.panel.target_times.copy()
-    for origin in map(int, origins):
-        times[origin] = np.array(calendar.after(line.panel.time(origin), line.panel.horizon), dtype="datetime64[us]")
+    times[origins] = line.panel.times_after(origins)
     known = replace(line.panel, target_times=times)
     return frame.tidy(ATTENTION, network.forecast(line.task, known, origins, line.length), known, origins)
 
@@ -170,7 +176,7 @@ def score(line: Line, directory: Path) -> None:
         built, parts = line.panel, line.split
         rows = np.concatenate([parts.validation, parts.test])
         forecasts = {ATTENTION: network.forecast(line.task, built, rows, line.length)}
-        for name in line.config.baselines:
+        for name in line.baselines:
             if any(baselines.applicable(name, target) for target in built.target_names):
                 forecasts[name] = baselines.forecasts(name, built, parts.train, rows, line.length)
         together = pd.concat(
@@ -250,11 +256,13 @@ def write_report(directory: Path) -> Path:
 
 def _opening(line: Line, directory: Path) -> str:
     told = facts(line)
-    windows = ", ".join(f"{name} {len(getattr(line.split, name))}" for name in ("train", "validation", "test"))
+    named = ", ".join(line.panel.symbols[:NAMED])
+    if more := len(line.panel.symbols[NAMED:]):
+        named += f" and {more} more"
+    parts = ", ".join(f"{name} {line.split.counts[name].told}" for name in splits.PARTS)
     return (
-        f"{told['experiment']}: {', '.join(line.panel.symbols)}, {told['first']} to {told['last']}; window "
-        f"{line.length} bars; windows {windows} ({line.split.purged} purged); {told['parameters']:,} parameters; "
-        f"{directory}"
+        f"{told['experiment']}: {named}, {told['first']} to {told['last']}; window {line.length} bars; "
+        f"windows {parts}; {told['parameters']:,} parameters; {directory}"
     )
 
 

@@ -1,25 +1,23 @@
-"""From a configuration to everything but a trained network, and what a run says of itself."""
+"""From windows to everything but a trained network, and what a run says of itself."""
 
 import importlib.metadata
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 import lightning
-import numpy as np
 import pandas as pd
 import torch
 
-from forecaster.bars import bundled, planted
-from forecaster.bars.contract import Bars, quality_report
-from forecaster.config import Bundled, Config, Planted, Source
-from forecaster.errors import DataError
-from forecaster.forecasts import baselines
+from forecaster.bars import planted
+from forecaster.bars.contract import Bars
+from forecaster.config import Config
+from forecaster.data import windowed
 from forecaster.networks.encoder import Encoder
+from forecaster.sources import Planted
 from forecaster.training.task import Recipe, Task
-from forecaster.windows import panel, scaling, splits
-from forecaster.windows.features import WARMUP
+from forecaster.windows import panel, splits
 
-DEFAULT_WINDOW = 64
 VERSIONS = ("torch", "lightning", "numpy", "pandas", "scipy", "arch", "hydra-core")
 
 
@@ -36,31 +34,19 @@ class Line:
     panel: panel.Panel
     split: splits.Split
     length: int
+    baselines: tuple[str, ...]
     task: Task
 
 
-def load_bars(source: Source) -> Bars:
-    """Bars of a source."""
-    match source:
-        case Bundled(symbols=symbols):
-            return bundled.load(symbols)
-        case Planted(market=market, bars=bars, seed=seed, phi=phi):
-            return planted.load(market, bars, seed, phi=phi)
-        case _:
-            raise TypeError(f"no loader for {type(source).__name__}")
+def prepare(config: Config, bars: Bars, folder: Path) -> Line:
+    """Panel, parts, scaler and an untrained network; the seed fixes the weights it starts from.
 
-
-def prepare(config: Config, bars: Bars) -> Line:
-    """Panel, parts, scaler and an untrained network; the seed fixes the weights it starts from."""
+    folder: where a panel too large for memory lies meanwhile.
+    """
     torch.set_num_threads(config.trainer.threads)
     lightning.seed_everything(config.seed, verbose=False)
-    built = panel.build(bars, tuple(config.data.targets), config.data.horizon)
-    length = config.model.window or fitting_window(built, config.split.train_end)
-    for name in config.baselines:
-        baselines.check_window(name, length, built.week_bars)
-    parts = splits.split(built, length, config.split.train_end, config.split.validation_end, config.split.embargo)
-    scaler = scaling.fit(built, parts, length)
-    quality = pd.concat([bars.quality, left_out(built, length, scaler)], ignore_index=True)
+    ready = windowed(config, bars, folder)
+    built, length = ready.panel, ready.length
     model = config.model
     encoder = Encoder(
         features=len(built.feature_names),
@@ -78,39 +64,8 @@ def prepare(config: Config, bars: Bars) -> Line:
         targets=len(built.target_names),
     )
     recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
-    return Line(config, bars, quality, built, parts, length, Task(encoder, scaler, recipe))
-
-
-def fitting_window(built: panel.Panel, train_end: str | float) -> int:
-    """The default window: 64 bars, or what leaves half of the longest symbol's training bars as origins."""
-    end = splits.boundary(built, train_end, "split.train_end")
-    bars = max(int((built.times[slice(*built.bounds(i))] <= end).sum()) for i in range(len(built.symbols)))
-    length = min(DEFAULT_WINDOW, (bars - WARMUP) // 2)
-    if length < 1:
-        raise DataError(
-            f"too few bars to train on: the longest symbol has {bars} up to {np.datetime_as_string(end, unit='D')}, "
-            f"of which {WARMUP} warm the features up; bring more bars or move split.train_end"
-        )
-    return length
-
-
-def left_out(built: panel.Panel, length: int, scaler: scaling.Scaler) -> pd.DataFrame:
-    """Quality rows for what the windows leave out or cannot scale."""
-    rows: list[tuple[str, pd.Timestamp, str, str, str]] = []
-    for origin in map(int, built.undefined(length)):
-        symbol, stamp = built.symbols[int(built.symbol_ids[origin])], built.time(origin)
-        unknown = [n for c, n in enumerate(built.target_names) if not np.isfinite(built.targets[origin, :, c]).all()]
-        rows.append((symbol, stamp, "undefined_target", f"{', '.join(unknown)} after this bar", "origin left out"))
-    for number, symbol in enumerate(built.symbols):
-        first, end = built.bounds(number)
-        needed = WARMUP + length + built.horizon
-        if end - first < needed:
-            stamp = built.time(end - 1)
-            detail = f"{end - first} bars < {needed} (warm-up {WARMUP} + window {length} + horizon {built.horizon})"
-            rows.append((symbol, stamp, "too_short", detail, "symbol left out"))
-    first_time = built.time(0)
-    rows.extend(("all", first_time, "constant", f"{name} never changes", "std taken as 1") for name in scaler.constant)
-    return quality_report(rows)
+    task = Task(encoder, ready.scaler, recipe)
+    return Line(config, ready.bars, ready.quality, built, ready.split, length, ready.baselines, task)
 
 
 def description(line: Line) -> dict[str, object]:
@@ -139,19 +94,23 @@ def facts(line: Line) -> dict[str, object]:
         "seed": line.config.seed,
         "symbols": list(built.symbols),
         "bars": len(built.times),
-        "first": str(built.times.min())[:10],
-        "last": str(built.times.max())[:10],
+        "first": splits.day(built, built.times.min()),
+        "last": splits.day(built, built.times.max()),
+        "interval": built.interval,
         "calendar": built.calendar,
         "week_bars": built.week_bars,
         "basis": line.bars.basis,
         "targets": list(built.target_names),
+        "off": list(built.off),
+        "quality": {str(kind): int(count) for kind, count in line.quality["kind"].value_counts(sort=False).items()},
         "horizon": built.horizon,
         "window": line.length,
         "parameters": sum(p.numel() for p in line.task.network.parameters()),
-        "windows": {name: len(getattr(parts, name)) for name in ("train", "validation", "test")},
+        "windows": {name: len(getattr(parts, name)) for name in splits.PARTS},
+        "windows_left_out": {name: count.lost for name, count in parts.counts.items() if count.lost},
         "purged": parts.purged,
-        "train_end": str(parts.train_end)[:10],
-        "validation_end": str(parts.validation_end)[:10],
+        "train_end": parts.train_day,
+        "validation_end": parts.validation_day,
         "threads": torch.get_num_threads(),
         "versions": versions(),
     }

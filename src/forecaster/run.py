@@ -10,7 +10,6 @@ from forecaster.bars.atomic import whole
 from forecaster.errors import ConfigError, DataError
 
 CONFIG: Final = "config.yaml"
-BARS: Final = "bars.parquet"
 SUMMARY: Final = "summary.json"
 FORECASTS: Final = "forecasts.parquet"
 REPORT: Final = "report.html"

@@ -1,9 +1,11 @@
+import numpy as np
 import pandas as pd
 import pytest
 
 from forecaster.bars import bundled
-from forecaster.bars.calendar import Calendar
+from forecaster.bars.calendar import Calendar, fitting
 from forecaster.errors import DataError
+from hourly import dated, stamps, utc
 
 
 def dates(sessions: pd.DatetimeIndex | list[pd.Timestamp]) -> list[str]:
@@ -59,7 +61,9 @@ def test_when_an_exchange_is_recorded_from_a_later_year_then_its_calendar_begins
 def test_when_the_code_is_unknown_then_the_error_says_what_to_give():
     with pytest.raises(DataError) as error:
         Calendar("XNYSE")
-    assert str(error.value) == ("calendar 'XNYSE': unknown: give a market identifier code such as XNYS, or 24/7")
+    assert str(error.value) == (
+        "calendar 'XNYSE': unknown: give a market identifier code such as XNYS, or 24/7 or forex"
+    )
 
 
 def test_when_the_library_cannot_build_a_calendar_then_the_error_says_why():
@@ -80,3 +84,171 @@ def test_when_steps_go_beyond_the_calendar_then_the_error_says_where_it_ends():
         Calendar("XNYS").after(last, 400)
     with pytest.raises(DataError, match="calendar XNYS: 2199-01-02: it knows"):
         Calendar("XNYS").after("2199-01-02", 1)
+
+
+def test_when_the_clock_changes_then_forex_days_still_begin_at_17_new_york():
+    # Clocks went forward in New York on Sunday 10 March 2024: 17:00 is 22:00 UTC before and 21:00 UTC after.
+    forex = Calendar("forex")
+    assert dates(forex.sessions("2024-03-07", "2024-03-12")) == ["2024-03-07", "2024-03-08", "2024-03-11", "2024-03-12"]
+    assert str(forex.closed("2024-03-08")) == "2024-03-08 22:00:00+00:00"
+    assert str(forex.closed("2024-03-11")) == "2024-03-11 21:00:00+00:00"
+    bars = dated("2024-03-08T21:00", "2024-03-08T22:00", "2024-03-09T12:00", "2024-03-10T20:30", "2024-03-10T21:00")
+    # A bar of 22:00 may end at the close, one of 20:30 reaches into the next session.
+    assert forex.inside(bars, "1h").tolist() == [True, True, False, True, True]
+    assert forex.inside(dated("2024-03-10T19:59"), "1h").tolist() == [False]
+    assert np.diff(forex.traded(bars[[0, 4]], "1h")).tolist() == [60.0]
+
+
+def test_when_time_is_traded_then_half_days_and_breaks_are_left_out():
+    # 3 July 2024: NYSE closes at 13:00 (17:00 UTC); the 4th is a holiday.
+    nyse = Calendar("XNYS").traded(dated("2024-07-03T13:00", "2024-07-03T15:30", "2024-07-05T00:00"), "1min")
+    assert np.diff(nyse).tolist() == [120.0, 90.0]
+    # Tokyo breaks from 11:30 to 12:30 (02:30 to 03:30 UTC).
+    tokyo = Calendar("XTKS").traded(dated("2024-07-03T02:00", "2024-07-03T03:00", "2024-07-03T04:00"), "1min")
+    assert np.diff(tokyo).tolist() == [30.0, 30.0]
+    assert np.diff(Calendar("XNYS").traded(dated("2024-07-03", "2024-07-08"), "1d")).tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("code", "interval", "times", "missing"),
+    [
+        # A night, a half day and the holiday after it, a weekend: no gap; one bar, then a session of seven left out.
+        ("XNYS", "1h", ["2024-07-02T19:30", "2024-07-03T13:30"], [0]),
+        ("XNYS", "1h", ["2024-07-03T16:30", "2024-07-05T13:30"], [0]),
+        ("XNYS", "1h", ["2024-07-05T19:30", "2024-07-08T13:30", "2024-07-08T15:30"], [0, 1]),
+        ("XNYS", "1h", ["2024-07-08T19:30", "2024-07-10T13:30"], [6]),
+        # Stamps at the end of bars, on the clock's hours, and outside the open hours.
+        ("XNYS", "1h", ["2024-07-08T20:00", "2024-07-09T14:30", "2024-07-09T15:30"], [0, 0]),
+        ("XNYS", "1h", ["2024-07-08T13:00", "2024-07-08T14:00", "2024-07-08T16:00"], [0, 1]),
+        ("XNYS", "5min", ["2024-07-08T23:55", "2024-07-09T08:00", "2024-07-09T13:30", "2024-07-09T13:45"], [0, 0, 2]),
+        ("XTKS", "1h", ["2024-07-03T02:00", "2024-07-03T03:30"], [0]),
+        ("forex", "1h", ["2024-07-05T20:00", "2024-07-07T21:00", "2024-07-08T21:00"], [0, 23]),
+        ("24/7", "4h", ["2024-07-05T20:00", "2024-07-06T00:00", "2024-07-06T12:00"], [0, 2]),
+        ("XNYS", "1d", ["2024-07-03", "2024-07-05", "2024-07-06", "2024-07-10", "2024-07-11"], [0, 0, 2, 0]),
+        ("24/7", "1d", ["2024-07-05", "2024-07-08"], [2]),
+        ("XNYS", "1d", ["1900-01-02", "1901-01-02"], [0]),
+        ("XNYS", "1d", ["2024-07-03"], []),
+    ],
+)
+def test_when_bars_follow_one_another_then_only_open_hours_can_miss_some(
+    code: str, interval: str, times: list[str], missing: list[int]
+):
+    assert Calendar(code).missing(dated(*times), interval).tolist() == missing
+
+
+@pytest.mark.parametrize("code", ["XNYS", "XLON", "forex", "24/7"])
+@pytest.mark.parametrize("interval", ["1h", "30min"])
+def test_when_every_bar_of_a_year_is_there_then_none_is_missing_and_all_are_inside(code: str, interval: str):
+    times = stamps(code, "2024-01-02", "2024-12-30", interval)
+    assert not Calendar(code).missing(times, interval).any()
+    assert Calendar(code).inside(times, interval).all()
+
+
+def test_when_a_date_is_no_session_then_it_is_outside():
+    days = dated("2024-07-03", "2024-07-04", "2024-07-06", "1900-01-01")
+    assert Calendar("XNYS").inside(days, "1d").tolist() == [True, False, False, True]
+
+
+def test_when_stamps_are_before_the_open_or_in_the_evening_then_their_date_is_the_markets():
+    assert (
+        Calendar("XNYS").days(dated("2024-07-09T00:30", "2024-07-09T08:00"), "5min").tolist()
+        == dated("2024-07-08", "2024-07-09").tolist()
+    )
+    # Sunday evening in New York is the forex Monday.
+    assert Calendar("forex").days(dated("2024-07-07T21:00"), "1h").tolist() == dated("2024-07-08").tolist()
+    assert Calendar("XNYS").days(dated("2024-07-06"), "1d").tolist() == dated("2024-07-06").tolist()
+
+
+def test_when_a_session_is_over_then_its_end_is_midnight_and_its_close_the_markets():
+    assert str(Calendar("XNYS").closed("2024-07-03")) == "2024-07-03 17:00:00+00:00"
+    assert str(Calendar("XNYS").closed("2024-07-06")) == "2024-07-07 04:00:00+00:00"
+    assert str(Calendar("XNYS").end("2024-07-03")) == "2024-07-04 04:00:00+00:00"
+    assert str(Calendar("24/7").closed("2024-07-06")) == "2024-07-07 00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("code", "day", "hour", "five", "one"),
+    [("XNYS", 1, 7, 78, 390), ("XTKS", 1, 6, 66, 330), ("forex", 1, 24, 288, 1440), ("24/7", 1, 24, 288, 1440)],
+)
+def test_when_a_session_is_usual_then_its_bars_are_counted(code: str, day: int, hour: int, five: int, one: int):
+    assert [Calendar(code).session_bars(i) for i in ("1d", "1h", "5min", "1min")] == [day, hour, five, one]
+
+
+@pytest.mark.parametrize("code", ["XNYS", "XLON", "forex", "24/7"])
+def test_when_intraday_bars_are_forecast_then_their_stamps_are_those_that_came(code: str):
+    # Over both clock changes, half days and holidays.
+    times = stamps(code, "2024-02-01", "2024-12-30")
+    for place in range(200, len(times) - 40, 61):
+        ahead = Calendar(code).after(times[place], 30, "1h", times[: place + 1])
+        assert [utc(stamp) for stamp in ahead] == list(times[place + 1 : place + 31])
+        assert str(ahead[0].tzinfo) == "UTC"
+
+
+def test_when_a_symbol_has_bars_before_and_after_the_open_hours_then_so_have_the_next():
+    days = Calendar("XNYS").sessions("2024-06-03", "2024-07-02")
+    slots = [pd.Timedelta(hours=hour) for hour in range(8, 24)]  # 04:00 to 19:00 New York
+    times = np.array([utc(str(day + slot)) for day in days for slot in slots])
+    ahead = [utc(stamp) for stamp in Calendar("XNYS").after(times[-1], 16, "1h", times)]
+    # The 3rd of July closes at 17:00 UTC: nothing then until the hours after the usual close.
+    hours = [8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23]
+    assert ahead == [utc(f"2024-07-03T{hour:02d}:00") for hour in hours] + [
+        utc(f"2024-07-05T{hour:02d}:00") for hour in (8, 9, 10)
+    ]
+
+
+def test_when_stamps_end_their_bars_then_the_next_do_too():
+    times = np.concatenate(
+        [
+            dated(*(f"2024-07-{day:02d}T{h}" for h in ("14:30", "15:30", "16:30", "17:30", "18:30", "19:30", "20:00")))
+            for day in (8, 9, 10)
+        ]
+    )
+    ahead = Calendar("XNYS").after(times[-2], 3, "1h", times[:-1])
+    assert [utc(stamp) for stamp in ahead] == list(dated("2024-07-10T20:00", "2024-07-11T14:30", "2024-07-11T15:30"))
+
+
+def test_when_nothing_is_known_of_a_symbols_hours_then_they_begin_at_the_open():
+    ahead = Calendar("XNYS").after("2024-07-05T19:30", 2, "1h")
+    assert [utc(stamp) for stamp in ahead] == list(dated("2024-07-08T13:30", "2024-07-08T14:30"))
+
+
+@pytest.mark.parametrize("code", ["XNYS", "XLON", "XETR", "XTKS", "XHKG", "XSHG", "XBOM", "XASX", "BVMF"])
+def test_when_daily_bars_keep_an_exchanges_sessions_then_it_is_found(code: str):
+    sessions = Calendar(code).sessions("2015-01-05", "2019-12-20").to_numpy()
+    assert fitting(sessions) == code
+    # A suspension and a few bars on closed days change nothing.
+    holes = np.delete(sessions, slice(300, 340))
+    odd = dated("2016-01-02", "2016-01-03", "2017-05-06")
+    assert fitting(np.sort(np.concatenate((holes, odd)))) == code
+
+
+def test_when_bars_come_at_weekends_then_the_market_never_closes():
+    assert fitting(np.arange("2024-01-01", "2024-01-13", dtype="datetime64[D]").astype("datetime64[us]")) == "24/7"
+    # Six copies of Friday in 160 sessions are no rule.
+    sessions = Calendar("XNYS").sessions("2023-06-01", "2024-01-19").to_numpy()
+    weekend = dated("2023-06-10", "2023-06-11", "2023-08-05", "2023-08-06", "2023-11-04", "2023-11-05")
+    assert fitting(np.sort(np.concatenate((sessions, weekend)))) == "XNYS"
+
+
+def test_when_bars_come_on_every_weekday_then_no_exchange_is_assumed():
+    days = pd.bdate_range("2015-01-01", "2019-12-31").as_unit("us").to_numpy()
+    assert fitting(days) == "24/5"
+
+
+def test_when_there_are_few_bars_then_a_calendar_is_found_all_the_same():
+    assert fitting(Calendar("XNYS").sessions("2024-07-01", "2024-07-15").to_numpy()) == "XNYS"
+    assert fitting(dated("2024-07-02")) == "XNYS"
+    assert fitting(dated("2024-07-02T15:30"), "1h") == "XNYS"
+
+
+@pytest.mark.parametrize("code", ["XNYS", "XLON", "forex", "24/7"])
+@pytest.mark.parametrize("interval", ["1h", "5min"])
+def test_when_intraday_bars_keep_a_markets_hours_then_it_is_found(code: str, interval: str):
+    times = stamps(code, "2024-01-08", "2024-06-28", interval)
+    assert fitting(times, interval) == code
+
+
+def test_when_bars_come_before_and_after_the_open_hours_then_their_dates_tell_the_exchange():
+    days = Calendar("XNYS").sessions("2024-01-02", "2024-12-30")
+    times = np.array([utc(str(day + pd.Timedelta(hours=hour))) for day in days for hour in range(9, 24)])
+    assert fitting(times, "1h") == "XNYS"

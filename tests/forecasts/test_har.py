@@ -90,3 +90,10 @@ def test_the_reference_r2_on_the_bundled_bars_is_reproduced():
     centre = np.stack([actual[symbols == s].mean(axis=0) for s in (0, 1)])[symbols]
     r2 = 1 - ((actual - mean) ** 2).sum(axis=0) / ((actual - centre) ** 2).sum(axis=0)
     np.testing.assert_allclose(r2, [-0.0014, 0.4806, 0.2656], atol=0.0005)
+
+
+def test_intraday_inputs_hold_the_time_of_day():
+    names = ("log_return", "abs_return", "gap_days", "weekday_0", "clock_sin", "clock_cos")
+    now = np.array([[-0.5, 0.5, 0.25, 1.0, 0.6, 0.8]], dtype=np.float32)
+    x = har.inputs(np.array([[1.0, 2.0, 3.0]]), now, names, "volatility")
+    np.testing.assert_allclose(x, [[1, 3, 2, 2, -0.5, 0.5, 0.25, 1, 0.6, 0.8]], rtol=1e-7)

@@ -14,6 +14,8 @@ from forecaster.probes.masks import (
     weekly,
     weekly_target,
 )
+from forecaster.windows.panel import build
+from hourly import bars_at, stamps, utc
 
 
 def last_bars(rows: list[int], length: int, direction: str = "past", reach: int | None = None) -> Queries:
@@ -176,3 +178,32 @@ def test_recency_takes_a_share_of_the_window_when_bars_are_not_daily(make_panel,
     queries = last_bars([39], 40)
     assert daily.at(panel, queries).flags.sum() == 3
     assert hourly.at(panel, queries).flags.sum() == 2
+
+
+@pytest.mark.parametrize("change", ["2024-03-10", "2024-11-03"])
+def test_weekly_is_at_the_same_clock_time_when_clocks_change_between(change):
+    """In New York a week is an hour less than 7 days in March, an hour more in November."""
+    day = pd.Timestamp(change)
+    times = stamps("XNYS", day - pd.Timedelta(days=40), day + pd.Timedelta(days=10))
+    built = build(bars_at({"A": times}, "XNYS", "1h"), ("return",), 1)
+    clock = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert("America/New_York").tz_localize(None)
+    for query in range(len(times) - 70, len(times) - 1):
+        last = last_bars([query], 40)
+        for probe, reference in ((weekly(35), clock[query]), (weekly_target(35), clock[query + 1])):
+            mask = probe.at(built, last)
+            wanted = np.flatnonzero(clock == reference - pd.Timedelta(days=7))
+            found = query - np.flatnonzero(mask.flags[0])
+            assert found.tolist() == wanted.tolist()
+            assert mask.measurable[0] == (len(wanted) == 1)
+    after = int(np.flatnonzero(clock > day + pd.Timedelta(days=1))[0])
+    lag = int(np.flatnonzero(weekly(35).at(built, last_bars([after], 40)).flags[0])[0])
+    assert lag == 35
+    assert abs((times[after] - times[after - lag]) / np.timedelta64(1, "h") - 168) == 1
+
+
+def test_weekly_looks_ahead_over_a_change_of_clocks():
+    times = stamps("XNYS", "2024-02-01", "2024-03-20")
+    built = build(bars_at({"A": times}, "XNYS", "1h"), ("return",), 1)
+    query = int(np.flatnonzero(times == utc("2024-03-05T14:30"))[0])
+    mask = weekly(35).at(built, last_bars([query], 40, "future"))
+    assert [times[query + 1 + ahead] for ahead in np.flatnonzero(mask.flags[0])] == [utc("2024-03-12T13:30")]

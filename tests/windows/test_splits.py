@@ -1,13 +1,17 @@
 """Parts are disjoint by the time at which targets are known."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricate import random_bars
+from forecaster.bars.calendar import Calendar
 from forecaster.errors import ConfigError, DataError
 from forecaster.windows import panel, scaling, splits
+from forecaster.windows.features import WARMUP
+from hourly import bars_at, stamps, utc
 
 
 @settings(max_examples=25, deadline=None)
@@ -95,3 +99,119 @@ def test_constant_columns_are_named_and_keep_std_one() -> None:
     assert scaler.constant == ("log_return", "abs_return", "log_volatility", "shock", "log_sigma", "target return")
     assert (scaler.feature_std > 0).all()
     assert scaler.target_std[0] == 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=50), min_size=1, max_size=3),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.sets(st.integers(0, 150), max_size=4),
+)
+def test_every_full_window_is_counted_once_by_symbol_and_part(
+    missing: list[list[int]], length: int, horizon: int, embargo: int, max_gap: int, silent: set[int]
+) -> None:
+    """Against a naive loop; in all, max(0, n - w - L - H + 1) a symbol."""
+    sessions = Calendar("XNYS").sessions("2020-01-02", "2023-12-29").to_numpy()
+    steps = [[*([1 + hole for hole in holes]), *[1] * 80] for holes in missing]
+    times = {f"S{number}": sessions[np.cumsum(own)] for number, own in enumerate(steps)}
+    bars = bars_at(times, "XNYS", "1d")
+    bars.frame.loc[sorted(row for row in silent if row < len(bars.frame)), "volume"] = 0.0
+    built = panel.build(bars, ("return", "volume"), horizon, max_gap=max_gap)
+    try:
+        parts = splits.split(built, length, 0.6, 0.8, embargo)
+    except DataError:
+        return
+    distinct = np.unique(built.times)
+    ends = [int(np.searchsorted(distinct, end)) for end in (parts.train_end, parts.validation_end)]
+    lost = {name: set(getattr(built, name)(length)) for name in ("gapped", "undefined")}
+    expected = {name: np.zeros((4, len(times)), dtype=int) for name in splits.PARTS}
+    rows: dict[str, list[int]] = {name: [] for name in splits.PARTS}
+    for symbol in range(len(times)):
+        first, end = built.bounds(symbol)
+        for row in range(first + WARMUP + length - 1, end - horizon):
+            origin, known = (int(np.searchsorted(distinct, built.times[at])) for at in (row, row + horizon))
+            number = sum(origin > place for place in ends)
+            name = splits.PARTS[number]
+            timely = number == 2 or known <= ends[number] - embargo
+            kind = 1 if row in lost["gapped"] else 2 if row in lost["undefined"] else 0 if timely else 3
+            expected[name][kind, symbol] += 1
+            if kind == 0:
+                rows[name].append(row)
+    for name, count in parts.counts.items():
+        assert np.array_equal([count.kept, count.gapped, count.undefined, count.purged], expected[name])
+        assert getattr(parts, name).tolist() == rows[name]
+    full = sum(count.full for count in parts.counts.values())
+    assert full.tolist() == [max(0, len(own) - WARMUP - length - horizon + 1) for own in times.values()]
+
+
+def test_counts_are_told_in_words() -> None:
+    numbers = [np.array(pair) for pair in ((700, 112), (20, 0), (0, 0), (5, 3))]
+    assert splits.Count(*numbers).told == "812 (of 840: 20 across gaps, 8 purged)"
+    nothing = np.zeros(2, dtype=np.int64)
+    assert splits.Count(numbers[0], nothing, nothing, nothing).told == "812"
+
+
+@pytest.mark.parametrize(
+    ("code", "zone", "shift"), [("XNYS", "America/New_York", 0), ("forex", "America/New_York", 7), ("24/7", "UTC", 0)]
+)
+@pytest.mark.parametrize(("first", "second"), [("2024-03-08", "2024-04-05"), (0.4, 0.7)])
+def test_intraday_parts_end_with_a_session_of_the_market(
+    code: str, zone: str, shift: int, first: str | float, second: str | float
+) -> None:
+    times = stamps(code, "2024-01-29", "2024-05-17")
+    built = panel.build(bars_at({"A": times, "B": times[60:]}, code, "1h"), ("return",), 2)
+    parts = splits.split(built, 12, first, second)
+    # A forex day begins at 17:00, seven hours before midnight.
+    clock = pd.DatetimeIndex(built.times).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+    days = (clock + pd.Timedelta(hours=shift)).normalize()
+    known = {name: built.target_times[getattr(parts, name), -1] for name in splits.PARTS}
+    for name, end, begins in (("train", parts.train_day, "validation"), ("validation", parts.validation_day, "test")):
+        assert (days[getattr(parts, name)] <= pd.Timestamp(end)).all()
+        assert known[name].max() <= getattr(parts, f"{name}_end") < built.times[getattr(parts, begins)].min()
+        last = built.bounds(0)[0] + int(np.flatnonzero(days[: built.bounds(0)[1]] <= pd.Timestamp(end)).max())
+        # The part's last target is the last bar of that session, the next part's first origin the one after.
+        assert known[name].max() == built.times[last]
+        assert built.times[getattr(parts, begins)].min() == built.times[last + 1]
+    assert parts.purged == 2 * 2 * 2
+    if isinstance(first, str):
+        assert (parts.train_day, parts.validation_day) == (first, second)
+    else:
+        distinct = days.unique().sort_values()
+        assert parts.train_day == str(distinct[round(0.4 * len(distinct)) - 1].date())
+
+
+def test_an_embargo_counts_sessions_not_bars() -> None:
+    times = stamps("XNYS", "2024-01-29", "2024-05-17")
+    built = panel.build(bars_at({"A": times}, "XNYS", "1h"), ("return",), 1)
+    plain = splits.split(built, 12, "2024-03-08", "2024-04-05")
+    held = splits.split(built, 12, "2024-03-08", "2024-04-05", embargo=2)
+    assert held.purged == plain.purged + 2 * 2 * 7
+    assert splits.day(built, built.target_times[held.train[-1], 0]) == "2024-03-06"
+
+
+def test_bars_from_before_and_after_the_open_hours_stay_with_their_session() -> None:
+    days = Calendar("XNYS").sessions("2024-01-29", "2024-05-17")
+    # 04:00 to 19:00 in New York, past midnight in UTC.
+    slots = range(9, 25)
+    times = np.array([utc(str(day + pd.Timedelta(hours=hour))) for day in days for hour in slots])
+    built = panel.build(bars_at({"A": times}, "XNYS", "1h"), ("return",), 1)
+    parts = splits.split(built, 12, "2024-02-16", "2024-03-01")
+    assert built.target_times[parts.train, 0].max() == utc("2024-02-17T00:00")
+    assert parts.train_day == "2024-02-16"
+
+
+def test_pieces_change_no_bit_of_the_scaler(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = panel.build(random_bars({"A": 160, "B": 120, "C": 15}), ("return", "volatility"), 2)
+    parts = splits.split(built, 6, 0.6, 0.8)
+    whole = scaling.fit(built, parts, 6)
+    rows = np.unique(built.rows(parts.train, 6))
+    assert np.array_equal(whole.target_mean, built.targets[parts.train].reshape(-1, 2).mean(0))
+    assert np.array_equal(whole.target_std, built.targets[parts.train].reshape(-1, 2).std(0))
+    assert whole.feature_std[0] == built.features[rows].astype(np.float64).std(0)[0]
+    monkeypatch.setattr(scaling, "CHUNK", 7)
+    pieces = scaling.fit(built, parts, 6)
+    for name in ("feature_mean", "feature_std", "target_mean", "target_std"):
+        assert getattr(pieces, name).tobytes() == getattr(whole, name).tobytes()

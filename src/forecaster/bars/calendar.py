@@ -1,63 +1,183 @@
-"""Exchange sessions: which dates have a bar, and which come next."""
+"""Market hours: which dates and which hours have a bar, and which bars come next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from itertools import islice
+from typing import Final
 
 import exchange_calendars
 import numpy as np
 import pandas as pd
 from exchange_calendars import ExchangeCalendar
+from jaxtyping import Bool, Float, Int, Shaped
 
+from forecaster.bars.contract import minutes
+from forecaster.bars.hours import Hours, forex
 from forecaster.errors import DataError
 
 # The library covers the last 20 years unless a start is given; NYSE has traded Monday to Friday since 1952.
-FIRST = pd.Timestamp("1950-01-01")
+FIRST: Final = pd.Timestamp("1950-01-01")
+RECENT_SESSIONS: Final = 20  # whose bars show the symbol's own hours
+ROUND_THE_CLOCK: Final = 20 * 60  # minutes: longer sessions have one bar after the other, not bars of their own hours
+ROUNDING: Final = 1e-6  # of a bar
 
+# Large exchanges, whose calendars are tried where a user names none.
+CANDIDATES: Final = (
+    *("XNYS", "XLON", "XETR", "XPAR", "XTKS", "XHKG", "XSHG", "XBOM", "XASX", "XTSE", "XSWX", "XAMS", "XMIL", "BVMF"),
+    "XKRX",
+)
+SLOW: Final = "XKRX"  # seconds to build: tried only where no other comes near
+NEAR: Final = 0.02  # mismatches a bar: fewer than the holidays in which Seoul differs from any other
+WEEKDAYS: Final = "24/5"
+CLOSED_DAYS: Final = 3  # in a row, holidays of New York that no other of CANDIDATES rests on together
+WEEKENDS: Final = (
+    0.05  # share of the bars on a Saturday (and Sunday) from which weekends are trading days; a 7th if all
+)
+STRANGE: Final = 0.25  # mismatches a bar beyond which stamps aren't those of an exchange's open hours
+
+Times = Shaped[np.ndarray, " n"]
 Day = str | date | np.datetime64 | pd.Timestamp
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Sessions of an exchange, from 1950 (or its first recorded year) to a year from today.
+    """Sessions of a market with their hours, from 1950 (or its first recorded year) to a year from today.
 
-    code: market identifier code such as "XNYS", or "24/7" for markets that never close. DataError for any other.
+    code: market identifier code such as "XNYS"; "24/7" for markets that never close; "forex" for sessions Monday to
+    Friday, each from 17:00 New York the day before. DataError for any other.
+    Times are datetime64[us]: session dates for an interval of "1d", otherwise instants in UTC.
     """
 
     code: str
 
     def __post_init__(self) -> None:
-        if self.code not in exchange_calendars.get_calendar_names(include_aliases=True):
-            raise DataError(f"calendar {self.code!r}: unknown: give a market identifier code such as XNYS, or 24/7")
+        if self.code != "forex" and self.code not in exchange_calendars.get_calendar_names(include_aliases=True):
+            raise DataError(
+                f"calendar {self.code!r}: unknown: give a market identifier code such as XNYS, or 24/7 or forex"
+            )
+
+    @property
+    def zone(self) -> str:
+        """Name of the time zone in which the market's clock runs."""
+        return _hours(self.code).zone
 
     @property
     def week_bars(self) -> int:
-        """Daily bars in a week without holidays: 5 for exchanges, 7 for markets that never close."""
-        return _library_calendar(self.code).weekmask.count("1")
+        """Daily bars in a week without holidays: 5 for exchanges and forex, 7 for markets that never close."""
+        return _hours(self.code).week
+
+    def session_bars(self, interval: str) -> int:
+        """Bars of a usual session: its trading time in intervals, rounded up; 1 for daily bars."""
+        return 1 if interval == "1d" else -(-_hours(self.code).usual // minutes(interval))
 
     def sessions(self, first: Day, last: Day) -> pd.DatetimeIndex:
         """Sessions from first to last, both included: naive dates in us. DataError outside the years covered."""
-        known = _sessions(self.code)
+        known = _hours(self.code).sessions
         start, end = _day(first), _day(last)
         for day in (start, end):
-            self._check_covered(day, known)
+            self._check_covered(day)
         return known[known.searchsorted(start) : known.searchsorted(end, side="right")]
 
-    def after(self, time: Day, steps: int) -> list[pd.Timestamp]:
-        """The next `steps` sessions strictly after the date of `time`. DataError where the calendar ends before."""
-        known = _sessions(self.code)
-        day = _day(time)
-        self._check_covered(day, known)
-        start = int(known.searchsorted(day, side="right"))
-        ahead = [pd.Timestamp(session) for session in known[start : start + steps]]
+    def traded(self, times: Times, interval: str) -> Float[np.ndarray, " n"]:
+        """Trading time up to each stamp in minutes, breaks and early closes left out; of dates, the sessions up to it.
+
+        It stands still where the market is closed and outside the years covered.
+        """
+        hours = _hours(self.code)
+        if interval == "1d":
+            return np.searchsorted(hours.sessions.to_numpy(), times, side="right").astype(np.float64)
+        return hours.traded(times)
+
+    def missing(self, times: Times, interval: str) -> Int[np.ndarray, " m"]:
+        """How many expected bars are missing between each of n bars of one symbol and the next, m = n - 1.
+
+        Closed hours hold no bar: over a night, a weekend, a holiday or after an early close nothing is missing.
+        """
+        gap = np.diff(self.traded(times, interval))
+        if interval == "1d":
+            # A bar on a closed day is no session of its own.
+            lost = gap - _hours(self.code).has(times[1:])
+        else:
+            lost = np.ceil(gap / minutes(interval) - ROUNDING) - 1.0
+        return np.maximum(lost, 0.0).astype(np.int64)
+
+    def inside(self, times: Times, interval: str) -> Bool[np.ndarray, " n"]:
+        """Whether each date is a session; whether each stamp begins or ends a bar that the session's hours reach into.
+
+        True outside the years covered: nothing is known of them.
+        """
+        hours = _hours(self.code)
+        if interval == "1d":
+            known = hours.sessions.to_numpy()
+            return hours.has(times) | (times < known[0]) | (times > known[-1])
+        within = hours.open_at(times, np.timedelta64(minutes(interval), "m"))
+        return within | (times < hours.opens[0]) | (times > hours.closes[-1])
+
+    def days(self, times: Times, interval: str) -> Times:
+        """The session date that each stamp belongs to, before and after the open hours too; dates as they stand."""
+        if interval == "1d":
+            return times
+        clock = clocks(times, self.zone) + _hours(self.code).ahead.to_timedelta64()
+        return clock.astype("datetime64[D]").astype("datetime64[us]")
+
+    def end(self, session: Day) -> pd.Timestamp:
+        """The instant (UTC) at which a session's date is over: midnight, or where the next session begins before it."""
+        midnight = _day(session) + pd.Timedelta(days=1) - _hours(self.code).ahead
+        # Where clocks change at midnight, the first instant that exists.
+        return midnight.tz_localize(self.zone, ambiguous=True, nonexistent="shift_forward").tz_convert("UTC")
+
+    def closed(self, session: Day) -> pd.Timestamp:
+        """The close of a session in UTC, from when on its daily bar is final; of any other date, its end."""
+        hours = _hours(self.code)
+        place = int(hours.sessions.searchsorted(_day(session)))
+        if place < len(hours.sessions) and hours.sessions[place] == _day(session):
+            return pd.Timestamp(hours.closes[place]).tz_localize("UTC")
+        return self.end(session)
+
+    def after(self, time: Day, steps: int, interval: str = "1d", recent: Times | None = None) -> list[pd.Timestamp]:
+        """The next `steps` sessions strictly after the date of `time`; of intraday bars, the stamps (UTC) after it.
+
+        recent: the symbol's last stamps, which show at what times of its sessions it has bars, outside the open hours
+        too; without them, bars from the open on. Markets around the clock: one interval after the other.
+        DataError where the calendar ends before.
+        """
+        self._check_covered(_day(time))
+        hours = _hours(self.code)
+        if interval == "1d":
+            start = int(hours.sessions.searchsorted(_day(time), side="right"))
+            ahead = [pd.Timestamp(session) for session in hours.sessions[start : start + steps]]
+        else:
+            stamp, length = np.datetime64(_naive(time), "us"), np.timedelta64(minutes(interval), "m")
+            seen = np.empty(0, dtype="datetime64[us]") if recent is None else recent[recent <= stamp]
+            if hours.usual >= ROUND_THE_CLOCK:
+                stamps = hours.stepping(stamp, length)
+            else:
+                stamps = hours.following(stamp, self.days(np.array([stamp]), interval)[0], self._slots(seen, interval))
+            ahead = [pd.Timestamp(one).tz_localize("UTC") for one in islice(stamps, steps)]
         if len(ahead) < steps:
+            what = "sessions" if interval == "1d" else f"bars of {interval}"
             raise DataError(
-                f"calendar {self.code}: {steps} sessions after {day.date()}: it ends on {known[-1].date()}; "
-                "forecast fewer steps or from an earlier bar"
+                f"calendar {self.code}: {steps} {what} after {_day(time).date()}: it ends on "
+                f"{hours.sessions[-1].date()}; forecast fewer steps or from an earlier bar"
             )
         return ahead
 
-    def _check_covered(self, day: pd.Timestamp, known: pd.DatetimeIndex) -> None:
+    def _slots(self, seen: Times, interval: str) -> Shaped[np.ndarray, " K"]:
+        """Times after the open at which at least half of the last sessions have a bar."""
+        hours, length = _hours(self.code), np.timedelta64(minutes(interval), "m")
+        days = self.days(seen, interval)
+        known = hours.has(days)
+        seen, place = seen[known], np.searchsorted(hours.sessions.to_numpy(), days[known])
+        latest = np.unique(place)[-RECENT_SESSIONS:]
+        recent = np.isin(place, latest)
+        slots, counts = np.unique(seen[recent] - hours.opens[place[recent]], return_counts=True)
+        regular = slots[2 * counts >= len(latest)]
+        return regular if len(regular) else np.arange(np.timedelta64(0, "us"), hours.usual_span, length)
+
+    def _check_covered(self, day: pd.Timestamp) -> None:
+        known = _hours(self.code).sessions
         if not known[0] <= day <= known[-1]:
             raise DataError(
                 f"calendar {self.code}: {day.date()}: it knows {known[0].date()} to {known[-1].date()}; "
@@ -65,14 +185,102 @@ class Calendar:
             )
 
 
+def clocks(times: Times, zone: str) -> Times:
+    """What a clock in the zone shows at instants in UTC."""
+    if zone == "UTC":
+        return times
+    stamps = pd.DatetimeIndex(times).as_unit("us").tz_localize("UTC").tz_convert(zone)
+    return stamps.tz_localize(None).to_numpy()
+
+
+def fitting(times: Times, interval: str = "1d") -> str:
+    """The calendar that fits one symbol's bars best, where its user names none.
+
+    Bars on Saturdays and Sundays as a rule: "24/7". Intraday bars around the clock on weekdays: "forex". Otherwise that
+    of CANDIDATES with the fewest bars on closed days (at closed hours) and missing bars between the first and the last,
+    the first of equals.
+    """
+    if interval != "1d":
+        return _fitting_hours(times, minutes(interval), interval)
+    weekday = _weekdays(times)
+    saturdays, sundays = float((weekday == 5).mean()), float((weekday == 6).mean())
+    if min(saturdays, sundays) >= WEEKENDS and saturdays + sundays >= 3 * WEEKENDS:
+        return "24/7"
+    return _fewest(times, interval)[0]
+
+
+def _fitting_hours(times: Times, length: int, interval: str) -> str:
+    weekday = _weekdays(times)
+    if float((weekday == 5).mean()) >= WEEKENDS:
+        return "24/7"
+    midweek = times[(weekday >= 1) & (weekday <= 3)].astype("datetime64[D]")
+    if len(midweek):
+        _, counts = np.unique(midweek, return_counts=True)
+        if float(np.median(counts)) * length >= ROUND_THE_CLOCK:
+            return "forex"
+    code, mismatches = _fewest(times, interval)
+    if mismatches <= STRANGE * len(times):
+        return code
+    # Bars before and after the open hours tell nothing of the exchange, but their dates do.
+    return _fewest(np.unique(times.astype("datetime64[D]")).astype("datetime64[us]"), "1d", CANDIDATES)[0]
+
+
+def _fewest(times: Times, interval: str, codes: Sequence[str] | None = None) -> tuple[str, int]:
+    """The calendar with the fewest mismatches, and how many."""
+    best, fewest = "", -1
+    for code in codes or ((*CANDIDATES, WEEKDAYS) if interval == "1d" else CANDIDATES):
+        if code == SLOW and fewest <= NEAR * len(times):
+            continue
+        if code == CANDIDATES[0] and interval == "1d" and _rests_with(code, times):
+            return code, int(Calendar(code).missing(times, interval).sum())
+        found = _mismatches(code, times, interval)
+        if fewest < 0 or found < fewest:
+            best, fewest = code, found
+        if fewest == 0:
+            break
+    return best, fewest
+
+
+def _rests_with(code: str, times: Times) -> bool:
+    """Whether no bar lies on a closed day although several weekdays were closed: other calendars need no trial."""
+    known = _hours(code).sessions.to_numpy()
+    if len(times) == 0 or not np.isin(times, known).all():
+        return False
+    weekdays = np.busday_count(str(times[0])[:10], str(times[-1])[:10])
+    open_days = np.count_nonzero((known >= times[0]) & (known < times[-1]))
+    return int(weekdays) - int(open_days) >= CLOSED_DAYS
+
+
+def _mismatches(code: str, times: Times, interval: str) -> int:
+    """Bars that the calendar has no room for, and bars that it expects but are missing."""
+    hours, calendar = _hours(code), Calendar(code)
+    if interval == "1d":
+        fits = hours.has(times)
+    else:
+        fits = hours.trading_at(times, np.timedelta64(minutes(interval), "m"))
+    return int((~fits).sum()) + int(calendar.missing(times, interval).sum())
+
+
+def _weekdays(times: Times) -> Int[np.ndarray, " n"]:
+    # 1970-01-01 was a Thursday.
+    return (times.astype("datetime64[D]").astype(np.int64) + 3) % 7
+
+
+def _naive(time: Day) -> pd.Timestamp:
+    stamp = pd.Timestamp(time)
+    return (stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)).as_unit("us")
+
+
 def _day(time: Day) -> pd.Timestamp:
-    return pd.Timestamp(time).normalize().as_unit("us")
+    return _naive(time).normalize()
 
 
 @cache
-def _sessions(code: str) -> pd.DatetimeIndex:
-    # The library stamps in ns, bars in us.
-    return pd.DatetimeIndex(_library_calendar(code).sessions).as_unit("us")
+def _hours(code: str) -> Hours:
+    if code == "forex":
+        return forex(FIRST, pd.Timestamp.now().normalize() + pd.DateOffset(years=1))
+    known = _library_calendar(code)
+    return Hours.of(known.schedule, str(known.tz), known.weekmask.count("1"))
 
 
 @cache

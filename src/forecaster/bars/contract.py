@@ -1,18 +1,25 @@
 """What bars are: one tidy frame with one price basis, in which a wrong number cannot hide."""
 
-from collections.abc import Iterable
+import itertools
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
+from pandas.api.typing import NaTType
 
 from forecaster.errors import DataError
 
 COLUMNS = ("symbol", "time", "open", "high", "low", "close", "volume")
 PRICES = ("open", "high", "low", "close")
 NUMBERS = (*PRICES, "volume")
+OPTIONAL = (("open", "high", "low"), ("volume",))
 QUALITY_COLUMNS = ("symbol", "time", "kind", "detail", "action")
+
+# A row of the quality report; a stamp that could not be read is NaT.
+Row = tuple[str, pd.Timestamp | NaTType, str, str, str]
 
 # Relative. Rounding only: prices scaled by an adjustment factor may differ in the last bits.
 ROUNDING = 1e-9
@@ -23,7 +30,8 @@ class Bars:
     """Bars of one calendar and interval, as `check` leaves them, with everything noticed about them on the way.
 
     frame: COLUMNS, sorted by symbol then time. quality: QUALITY_COLUMNS, one row per change or suspicion.
-    calendar: market identifier code, as "XNYS", or "24/7". interval: "1d". basis: in words, how prices were adjusted.
+    calendar: market identifier code, as "XNYS", or "24/7", or "forex". interval: "1d", or as "5min", "1h".
+    basis: in words, how prices were adjusted.
     """
 
     frame: pd.DataFrame
@@ -32,12 +40,32 @@ class Bars:
     interval: str
     basis: str
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The columns that the source does not have: NaN in every row."""
+        return absent(self.frame)
+
+
+def absent(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Columns that bars may lack altogether, and here do: volume, or open, high and low together (close-only bars)."""
+    groups = [group for group in OPTIONAL if all(frame[name].isna().all() for name in group)]
+    return tuple(name for group in groups for name in group)
+
+
+def minutes(interval: str) -> int:
+    """Length of a bar in minutes: "1d" is 1440, "1h" 60, "5min" 5. ValueError for any other text."""
+    found = re.fullmatch(r"([1-9]\d*)(min|h|d)", interval)
+    if not found:
+        raise ValueError(f"{interval!r} is no interval: write it as 5min, 1h or 1d")
+    return int(found[1]) * {"min": 1, "h": 60, "d": 1440}[found[2]]
+
 
 def check(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """The same bars with COLUMNS in order, text symbols, microsecond stamps and a fresh index; DataError at any fault.
 
     Daily bars carry the session's date (naive, midnight), intraday bars an aware UTC stamp. Prices are finite and above
-    0, volume finite and not below 0, high at or above and low at or below every other price of the bar.
+    0, volume finite and not below 0, high at or above and low at or below every other price of the bar. A column that
+    the source does not have (see `absent`) is NaN in every row instead.
     Nothing is repaired: a source does that, and says so in its quality report.
     """
     _check_columns(frame, where)
@@ -52,7 +80,7 @@ def check(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     return checked
 
 
-def quality_report(rows: Iterable[tuple[str, pd.Timestamp, str, str, str]]) -> pd.DataFrame:
+def quality_report(rows: Iterable[Row]) -> pd.DataFrame:
     """Quality rows (symbol, time, kind, detail, action) as a frame, typed also where there are none."""
     report = pd.DataFrame(list(rows), columns=list(QUALITY_COLUMNS))
     text = {name: "str" for name in QUALITY_COLUMNS if name != "time"}
@@ -120,7 +148,10 @@ def _check_order(frame: pd.DataFrame, where: str) -> None:
 
 
 def _check_numbers(frame: pd.DataFrame, where: str) -> None:
+    lacking = absent(frame)
     for name in NUMBERS:
+        if name in lacking:
+            continue
         values = frame[name].to_numpy()
         _raise_at(frame, ~np.isfinite(values), where, name, "not a number; correct or remove the bar")
         if name == "volume":
@@ -156,3 +187,11 @@ def _more(count: int) -> str:
 def _written(stamp: pd.Timestamp) -> str:
     # A session's date has no time of day.
     return stamp.isoformat() if stamp.tzinfo is not None or stamp != stamp.normalize() else str(stamp.date())
+
+
+def symbol_bounds(symbols: pd.Series) -> Iterator[tuple[str, int, int]]:
+    """Each symbol of sorted bars with its first row and one past its last."""
+    codes, names = pd.factorize(symbols)
+    edges = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)])) if len(codes) else np.zeros(1, int)
+    for first, end in itertools.pairwise(map(int, edges)):
+        yield str(names[codes[first]]), first, end

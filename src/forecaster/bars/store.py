@@ -1,14 +1,59 @@
-"""Snapshots of bars: one Parquet file that is there whole or not at all."""
+"""Snapshots of bars: one Parquet file that is there whole or not at all, in a run's directory or named by it."""
 
 import hashlib
+import json
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
 from forecaster.bars.atomic import whole
 from forecaster.bars.contract import Bars, check, quality_report
 from forecaster.errors import DataError
+
+SNAPSHOT: Final = "bars.parquet"
+REFERENCE: Final = "bars.json"  # path and hash of a snapshot too large for every run to have its own
+OWN_BYTES: Final = 64 * 2**20
+SHARED: Final = Path("data/cache/bars")  # by hash: the runs of a sweep share one
+
+
+def keep(bars: Bars, directory: Path, own_bytes: int = OWN_BYTES) -> str:
+    """Keeps the bars of a run and returns their SHA-256.
+
+    They lie in its directory or, above own_bytes, by their hash below SHARED, with path and hash in the directory.
+    """
+    own = directory / SNAPSHOT
+    write(bars, own)
+    sha256, size = digest(own), own.stat().st_size
+    if size <= own_bytes:
+        return sha256
+    shared = (SHARED / f"{sha256}.parquet").absolute()
+    if shared.is_file() and digest(shared) == sha256:
+        own.unlink()
+    else:
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(own, shared)
+    with whole(directory / REFERENCE) as file:
+        file.write(json.dumps({"path": str(shared), "sha256": sha256, "bytes": size}, indent=2).encode())
+    return sha256
+
+
+def kept(directory: Path) -> Bars:
+    """The bars that `keep` left; DataError where they are gone or others stand in their place."""
+    reference = directory / REFERENCE
+    if (directory / SNAPSHOT).is_file() or not reference.is_file():
+        return read(directory / SNAPSHOT)
+    try:
+        named = json.loads(reference.read_text(encoding="utf-8"))
+        path, sha256 = Path(named["path"]), str(named["sha256"])
+    except (ValueError, KeyError, TypeError) as fault:
+        raise DataError(f"{reference}: no reference to bars: restore the one that the training wrote") from fault
+    if not path.is_file():
+        raise DataError(f"{path}: the bars of {directory} are gone: put back the file of SHA-256 {sha256}")
+    if digest(path) != sha256:
+        raise DataError(f"{path}: other bars than those of {directory}: put back the file of SHA-256 {sha256}")
+    return read(path)
 
 
 def write(bars: Bars, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Simple forecasters that a trained one has to beat, fitted on its training rows and run on its test rows."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -96,7 +97,9 @@ def training_mean(panel: Panel, train_origins: Int[np.ndarray, " N"]) -> Float[n
     """Mean of each target over the training rows of each symbol; of all rows for a symbol that has none."""
     targets_NHC, ids_N = panel.targets[train_origins], panel.symbol_ids[train_origins]
     pooled_HC = targets_NHC.mean(axis=0)
-    by_symbol = [targets_NHC[ids_N == symbol] for symbol in range(len(panel.symbols))]
+    order_N = np.argsort(ids_N, kind="stable")
+    edges = np.searchsorted(ids_N[order_N], np.arange(len(panel.symbols) + 1))
+    by_symbol = [targets_NHC[order_N[first:end]] for first, end in itertools.pairwise(edges)]
     return np.stack([rows.mean(axis=0) if len(rows) else pooled_HC for rows in by_symbol])
 
 

@@ -18,14 +18,15 @@ def inputs(
 
     x = [1, y_t, mean(y_{t-4..t}), mean(y_{t-21..t}), min(r_t, 0), |r_t|, gap_days_t, weekday_t]; for returns without
     leverage, size and gap, which are about how much moves and not where to. A window under 22 bars gives the mean of
-    what it holds. Weekdays are the origin's: the target bar's follow from it. float64.
+    what it holds. Weekdays, and of intraday bars the time of day as sine and cosine, are the origin's: the target
+    bar's follow from them. float64.
     Corsi (2009), A Simple Approximate Long-Memory Model of Realized Volatility; leverage: Corsi and Reno (2012).
     """
     feature = {name: now_BF[:, column].astype(np.float64) for column, name in enumerate(feature_names)}
     columns = [np.ones(len(past_BL)), past_BL[:, -1], _last_mean(past_BL, WEEK), _last_mean(past_BL, MONTH)]
     if target != "return":
         columns += [np.minimum(feature["log_return"], 0.0), feature["abs_return"], feature["gap_days"]]
-    columns += [values for name, values in feature.items() if name.startswith("weekday_")]
+    columns += [values for name, values in feature.items() if name.startswith(("weekday_", "clock_"))]
     return np.column_stack(columns)
 
 

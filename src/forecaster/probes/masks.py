@@ -158,16 +158,28 @@ def shifted(values: Shaped[np.ndarray, "n L"], step: int) -> Shaped[np.ndarray, 
 def _dated(
     panel: Panel, queries: Queries, reference: Shaped[np.ndarray, " n"], sign: int, weeks: tuple[int, ...]
 ) -> Mask:
-    """Flags of the bars that stand at reference + sign x weeks; a query that has none of them is not measurable."""
+    """Flags of the bars that stand weeks from the reference, later (sign 1) or earlier (-1), at the same clock time.
+
+    A query that has none of them is not measurable.
+    """
     flags = np.zeros((len(queries.rows), queries.span), dtype=np.bool_)
     measurable = np.zeros(len(queries.rows), dtype=np.bool_)
     for count in weeks:
-        found = _bar_at(panel, queries.rows, reference + sign * count * WEEK)
+        found = _bar_at(panel, queries.rows, _weeks_from(panel, reference, sign * count))
         offset = queries.rows - found if queries.direction == "past" else found - queries.rows - 1
         inside = (found >= 0) & (offset >= 0) & (offset < queries.reach)
         flags[np.flatnonzero(inside), offset[inside]] = True
         measurable |= inside
     return _where(flags, measurable)
+
+
+def _weeks_from(panel: Panel, times: Shaped[np.ndarray, " n"], weeks: int) -> Shaped[np.ndarray, " n"]:
+    """The instants, some weeks later, at which the market's clock shows the same weekday and time; NaT for none."""
+    wanted = panel.clock(times) + weeks * WEEK
+    plain = times + weeks * WEEK
+    # Over a clock change that is an hour more or less than whole weeks.
+    moved = plain + (wanted - panel.clock(plain))
+    return np.where(panel.clock(moved) == wanted, moved, np.datetime64("NaT"))
 
 
 def _bar_at(panel: Panel, rows: Int[np.ndarray, " n"], times: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

@@ -1,6 +1,5 @@
 """One self-contained page from what a run directory holds."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -14,6 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from forecaster.report import figures, head_figures
 from forecaster.report.head_tables import closest_heads, label_counts, labelled_heads, unmeasured
+from forecaster.report.quality import kinds
 from forecaster.report.readings import READINGS, SCORES, TESTS
 from forecaster.report.tables import Cell, Fold, Table, score_tables, verdict_tables
 from forecaster.report.values import distinct, records, significant, word
@@ -25,13 +25,15 @@ NOT_PROBED = "Absent: this run has not been probed (forecaster probe run=DIR doe
 FACTS = {
     "symbols": "symbols",
     "bars": "bars",
+    "interval": "interval",
     "calendar": "calendar",
     "basis": "prices",
     "targets": "targets",
+    "off": "what the bars don't allow",
     "horizon": "horizon H, bars",
     "window": "window L, bars",
     "windows": "windows per part",
-    "purged": "windows purged between parts",
+    "windows_left_out": "windows left out",
     "train_end": "training ends",
     "validation_end": "validation ends",
     "seed": "seed",
@@ -154,7 +156,8 @@ def _picture(name: str, figure: go.Figure | None) -> Picture:
 
 def _facts(summary: Mapping[str, object]) -> list[Part]:
     facts = {**summary, "seed": word(summary.get("seed"))}
-    rows = [[Cell(name), Cell(_spelled(facts[key]), tone="prose")] for key, name in FACTS.items() if key in summary]
+    told = {key: name for key, name in FACTS.items() if summary.get(key) not in (None, [], {})}
+    rows = [[Cell(name), Cell(_spelled(facts[key]), tone="prose")] for key, name in told.items()]
     return [Table("Facts", (), rows)] if rows else []
 
 
@@ -180,14 +183,13 @@ def _quality(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
     if not rows:
         nothing = "Nothing to report: no bar was changed, and none was suspicious."
         return [Table("Quality report", (), (), [nothing])]
-    counts = Counter((word(row["symbol"]), word(row["kind"]), word(row["action"])) for row in rows)
-    counted = [[Cell(f"{count:,}"), *map(Cell, key)] for key, count in counts.items()]
+    counted = [list(map(Cell, kind)) for kind in kinds(tables["quality"])]
     columns = ("symbol", "time", "kind", "detail", "action")
     # A daily bar's time is a date, also where the table still holds it as a stamp.
     listed = [[Cell(word(row[column]).removesuffix(" 00:00:00")) for column in columns] for row in rows[:LISTED_FAULTS]]
     title = f"The first {LISTED_FAULTS} of {len(rows):,} rows" if len(rows) > LISTED_FAULTS else "Every row"
     return [
-        Table("Quality report", ("rows", "symbol", "kind", "action"), counted),
+        Table("Quality report", ("kind", "rows", "symbols", "action"), counted),
         Fold("Row by row", [Table(title, columns, listed)]),
     ]
 

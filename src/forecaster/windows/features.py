@@ -1,10 +1,11 @@
 """Features of a bar: numbers that use that bar and earlier ones only."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 MEDIAN_BARS: Final = 20
 WARMUP: Final = 20  # the first row at which every feature exists
@@ -16,6 +17,8 @@ FEATURES: Final = (
     *("log_return", "abs_return", "log_volatility", "log_volume", "shock", "log_sigma", "gap_days"),
     *WEEKDAYS,
 )
+CLOCK: Final = ("clock_sin", "clock_cos")  # of intraday bars only
+NEEDS: Final = {"log_volatility": ("open", "high", "low"), "log_volume": ("volume",)}  # columns that bars may lack
 
 
 def log_return(close: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -38,9 +41,14 @@ def garman_klass(bars: pd.DataFrame) -> Float[np.ndarray, " n"]:
 
 def volume_median(volume: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Median of the positive volumes among the last MEDIAN_BARS bars; NaN before so many bars or where none traded."""
-    traded = pd.Series(np.where(volume > 0, volume, np.nan))
-    median = traded.rolling(MEDIAN_BARS, min_periods=1).median().to_numpy(copy=True)
-    median[: MEDIAN_BARS - 1] = np.nan
+    median = np.full(len(volume), np.nan)
+    if len(volume) >= MEDIAN_BARS:
+        traded = np.where(volume > 0, volume, np.nan)
+        # Sorting a bar's 20 volumes is quicker than a rolling median that keeps them in order; NaN comes last.
+        ordered = np.sort(np.lib.stride_tricks.sliding_window_view(traded, MEDIAN_BARS), axis=1)
+        count = MEDIAN_BARS - np.isnan(ordered).sum(axis=1)
+        rows = np.arange(len(ordered))
+        median[MEDIAN_BARS - 1 :] = (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2.0
     return median
 
 
@@ -75,28 +83,48 @@ def ewma_volatility(returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]
 
 def shock(returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Size of a move in units of what was to be expected, |r[t]| / s_EWMA[t-1]; 0 where nothing has moved yet."""
-    expected = np.concatenate(([np.nan], ewma_volatility(returns)[:-1])) if len(returns) else returns
+    return _shock(returns, ewma_volatility(returns))
+
+
+def _shock(returns: Float[np.ndarray, " n"], volatility: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    expected = np.concatenate(([np.nan], volatility[:-1])) if len(returns) else returns
     size = np.abs(returns)
     return np.where(
         expected > 0, size / np.where(expected > 0, expected, 1.0), np.where(np.isnan(expected), np.nan, 0.0)
     )
 
 
-def features(bars: pd.DataFrame) -> Float[np.ndarray, "n F"]:
-    """All FEATURES of one symbol's bars, in that order; NaN in rows before WARMUP where one does not exist yet."""
-    times = pd.DatetimeIndex(bars["time"])
+def available(lacking: Sequence[str], intraday: bool) -> tuple[str, ...]:
+    """The features of bars that lack some columns: FEATURES without those that need them, and CLOCK where intraday."""
+    names = (*FEATURES, *CLOCK) if intraday else FEATURES
+    return tuple(name for name in names if not set(NEEDS.get(name, ())) & set(lacking))
+
+
+def features(
+    bars: pd.DataFrame, names: Sequence[str] = FEATURES, clock: Shaped[np.ndarray, " n"] | None = None
+) -> Float[np.ndarray, "n F"]:
+    """The named features of one symbol's bars, in that order; NaN in rows before WARMUP where one does not exist yet.
+
+    clock: what a clock in the market's zone shows at each bar, datetime64, for weekdays and the time of day; without
+    it, the bars' own times. gap_days is true time between two bars, whatever the clock does.
+    """
+    times = bars["time"].to_numpy(dtype="datetime64[us]")
+    shown = times if clock is None else clock
     returns = log_return(bars["close"].to_numpy())
-    gaps = (times[1:] - times[:-1]) / pd.Timedelta(days=1)
-    with np.errstate(invalid="ignore"):
-        sigma = np.maximum(ewma_volatility(returns), np.sqrt(VARIANCE_FLOOR))
-    columns = [
-        returns,
-        np.abs(returns),
-        garman_klass(bars),
-        log_volume(bars["volume"].to_numpy()),
-        shock(returns),
-        np.log(sigma),
-        np.concatenate(([np.nan], np.asarray(gaps, dtype=np.float64))),
-        *(np.asarray(times.day_of_week == day, dtype=np.float64) for day in range(7)),
-    ]
-    return np.column_stack(columns)
+    volatility = ewma_volatility(returns)
+    days = shown.astype("datetime64[D]")
+    weekday = (days.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
+    angle = 2.0 * np.pi * ((shown - days) / np.timedelta64(1, "D"))
+    column: dict[str, Callable[[], np.ndarray]] = {
+        "log_return": lambda: returns,
+        "abs_return": lambda: np.abs(returns),
+        "log_volatility": lambda: garman_klass(bars),
+        "log_volume": lambda: log_volume(bars["volume"].to_numpy()),
+        "shock": lambda: _shock(returns, volatility),
+        "log_sigma": lambda: np.log(np.maximum(volatility, np.sqrt(VARIANCE_FLOOR))),
+        "gap_days": lambda: np.diff(times, prepend=np.datetime64("NaT")) / np.timedelta64(1, "D"),
+        **{name: lambda day=day: (weekday == day).astype(np.float64) for day, name in enumerate(WEEKDAYS)},
+        "clock_sin": lambda: np.sin(angle),
+        "clock_cos": lambda: np.cos(angle),
+    }
+    return np.column_stack([column[name]() for name in names])

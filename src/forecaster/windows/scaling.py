@@ -1,5 +1,6 @@
 """The scaler: what makes the numbers of a window of the size that a network likes, from training rows alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ SIGMA: Final = "log_sigma"
 RELATIVE_FEATURES: Final = ("log_return", "abs_return")
 RELATIVE_TARGETS: Final = ("return",)
 CALENDAR_FEATURES: Final = "weekday_"  # indicators stay 0 and 1
+CHUNK: Final = 1 << 19  # rows gathered at once: 60 MB of features
 
 
 def sigma(panel: Panel, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -44,13 +46,14 @@ class Scaler:
 
 def fit(panel: Panel, split: Split, length: int) -> Scaler:
     """Scaler of the bars that training windows read and of the training targets, in float64; names what is constant."""
-    features = panel.features[np.unique(panel.rows(split.train, length))].astype(np.float64)
-    targets = panel.targets[split.train].reshape(-1, len(panel.target_names))
-    mean, std = features.mean(0), features.std(0)
+    rows = _read_rows(panel, split.train, length)
+    mean, std = _moments(rows, lambda chunk: panel.features[chunk].astype(np.float64))
     indicator = np.array([name.startswith(CALENDAR_FEATURES) for name in panel.feature_names])
     # a sum of equal floats can leave a std of one rounding error: relative to the size of the values that is constant
     flat = std <= 1e-9 * np.maximum(1.0, np.abs(mean))
-    target_mean, target_std = targets.mean(0), targets.std(0)
+    target_mean, target_std = _moments(
+        split.train, lambda chunk: panel.targets[chunk].reshape(-1, len(panel.target_names))
+    )
     flat_target = target_std <= 1e-9 * np.maximum(1.0, np.abs(target_mean))
     constant = [name for name, is_flat in zip(panel.feature_names, flat & ~indicator, strict=True) if is_flat]
     constant += [f"target {name}" for name, is_flat in zip(panel.target_names, flat_target, strict=True) if is_flat]
@@ -66,3 +69,40 @@ def fit(panel: Panel, split: Split, length: int) -> Scaler:
         log_sigma_column=sigma,
         constant=tuple(constant),
     )
+
+
+def _read_rows(panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Int[np.ndarray, " m"]:
+    """Every row that a window of some origin reads, once and in order, symbol by symbol."""
+    origins = np.sort(origins)
+    found: list[np.ndarray] = []
+    for symbol in range(len(panel.symbols)):
+        first, end = panel.bounds(symbol)
+        own = origins[slice(*np.searchsorted(origins, (first, end)))] - first
+        windows = np.zeros(end - first + 1, dtype=np.int32)  # how many more windows begin than end at each bar
+        windows[own - length + 1] += 1
+        windows[own + 1] -= 1
+        found.append(first + np.flatnonzero(np.cumsum(windows)))
+    return np.concatenate(found)
+
+
+def _moments(
+    rows: Int[np.ndarray, " n"], numbers: Callable[[Int[np.ndarray, " m"]], Float[np.ndarray, "k K"]]
+) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
+    """Mean and standard deviation of each column of the numbers at the rows, piece by piece.
+
+    Each piece is added to the sum so far as its first row: numpy adds rows in order, so that pieces change no bit.
+    """
+    chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+
+    def total(of: Callable[[np.ndarray], np.ndarray]) -> tuple[Float[np.ndarray, " K"], int]:
+        count, so_far = 0, None
+        for chunk in chunks:
+            values = of(numbers(chunk))
+            count += len(values)
+            so_far = (values if so_far is None else np.vstack((so_far, values))).sum(0)
+        return (np.empty(0) if so_far is None else so_far), count
+
+    summed, count = total(lambda values: values)
+    mean = summed / count
+    squares, _ = total(lambda values: (values - mean) ** 2)
+    return mean, np.sqrt(squares / count)

@@ -1,14 +1,21 @@
 """Targets: what is forecast, and the bar at which each value becomes known."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from forecaster.windows.features import garman_klass, log_return, log_volume, volume_median
+from forecaster.windows.features import NEEDS, garman_klass, log_return, log_volume, volume_median
 
 TARGETS: Final = ("return", "volatility", "volume")
+FEATURE: Final = {"return": "log_return", "volatility": "log_volatility", "volume": "log_volume"}  # its own series
+
+
+def possible(names: Sequence[str], lacking: Sequence[str]) -> tuple[str, ...]:
+    """Those of the targets that bars without some columns allow."""
+    return tuple(name for name in names if not set(NEEDS.get(FEATURE[name], ())) & set(lacking))
 
 
 def past(bars: pd.DataFrame, target: str) -> Float[np.ndarray, " n"]:
