@@ -8,12 +8,14 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from yaml import safe_load
 
+from forecaster.bars.files.layouts import OURS
+from forecaster.bars.yahoo import chart
 from forecaster.compose import changed, checked, compose, load, to_yaml
 from forecaster.config import BASELINES, LIMITS, TARGETS, Config, keys, validate
 from forecaster.errors import ConfigError
 from forecaster.explain import conf_directory, groups, parsed, quoted, within
 from forecaster.forecasts import baselines
-from forecaster.sources import Bundled, Planted, shown
+from forecaster.sources import INTERVALS, NAMES, Bundled, Planted, shown
 from forecaster.windows import targets
 
 EXPERIMENTS = sorted(file.stem for file in (conf_directory() / "experiment").glob("*.yaml"))
@@ -57,6 +59,8 @@ def saved(tmp_path: Path) -> Path:
 def test_names_known_here_are_those_of_the_parts_that_use_them() -> None:
     assert TARGETS == targets.TARGETS
     assert BASELINES == baselines.BASELINES
+    assert sorted(NAMES) == sorted(OURS)
+    assert set(INTERVALS) <= set(chart.INTERVALS)
 
 
 def test_default_is_the_sp500_experiment() -> None:

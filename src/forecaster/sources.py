@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 MARKETS = ("weekly", "noise")
 ON_ERROR = ("drop", "adjust")
 LAYOUTS = ("wide",)
-NAMES = ("time", "date", "clock", "symbol", "open", "high", "low", "close", "adj_close", "volume")
+NAMES = ("time", "date", "clock", "symbol", "open", "high", "low", "close", "volume")
 # Our name for each and Yahoo's; it has other intervals too, but no bar of 90 minutes fits a session.
 INTERVALS = ("1min", "2min", "5min", "15min", "30min", "1h", "1d")
 
