@@ -12,9 +12,10 @@ from omegaconf import OmegaConf
 from yaml import safe_load
 
 from commands import ROOT, Commands, runs, served, started
+from forecaster.cli import VERBS
 from forecaster.compose import compose, to_yaml
 from forecaster.config import Config, keys
-from forecaster.explain import conf_directory
+from forecaster.explain import conf_directory, groups
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,8 @@ MESSAGES = safe_load((Path(__file__).parent / "golden" / "messages.yaml").read_t
 NAMES = {
     "TYPED": "(in the command line)",
     "CONF": str(conf_directory()),
-    "EXPERIMENTS": "head_count, own, planted_noise, planted_weekly, smoke, sp500, sp500_volatility",
-    "VERBS": "train, bars, evaluate, probe, predict, report",
+    "EXPERIMENTS": ", ".join(groups()["experiment"]),
+    "VERBS": ", ".join(VERBS),
     "SOURCE_KEYS": ", ".join(key for key in keys() if key.startswith("source.") and key != "source.kind"),
     "FILE": "own/experiment/mine.yaml",
 }

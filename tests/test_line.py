@@ -14,7 +14,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from forecaster import compose, line, run
+from forecaster import compose, line, run, saved
 from forecaster.bars import store
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.contract import Bars
@@ -119,7 +119,7 @@ def test_predict_dates_the_next_session_and_an_ensemble_averages(trained: Path, 
     state = torch.load(copy / "checkpoints" / "best.ckpt", weights_only=True)
     state["state_dict"]["network.readout.linear.bias"] += 1.0
     torch.save(state, copy / "checkpoints" / "best.ckpt")
-    one, other, both = (line.predict(runs) for runs in ([trained], [copy], [trained, copy]))
+    one, other, both = (saved.predict(runs) for runs in ([trained], [copy], [trained, copy]))
     assert set(both["model"]) == {"ensemble"}
     assert both["mean"].to_numpy() == pytest.approx((one["mean"].to_numpy() + other["mean"].to_numpy()) / 2)
 
@@ -181,7 +181,7 @@ def test_a_configuration_that_no_longer_fits_the_weights_is_an_error_with_both_v
     text = (copy / "config.yaml").read_text()
     (copy / "config.yaml").write_text(text.replace("heads: 8", "heads: 4"))
     with pytest.raises(DataError, match="heads is 8 in the checkpoint and 4 in the run's configuration"):
-        line.load(copy)
+        saved.load(copy)
 
 
 def test_trained_weights_are_never_scored_on_a_split_moved_into_their_training_rows(trained: Path) -> None:
@@ -190,11 +190,25 @@ def test_trained_weights_are_never_scored_on_a_split_moved_into_their_training_r
     assert done.stderr.startswith("error: split.train_end=0.1 cannot change a run that was trained")
 
 
-def test_longer_bars_whose_test_part_reaches_back_into_training_are_refused(trained: Path) -> None:
-    done = command("evaluate", f"run={trained}", "source.bars=5000")
-    assert done.returncode == 3, done.stderr
-    assert done.stderr.startswith("error: the test part of these bars would begin after ")
-    assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize("overrides", [["source.bars=5000"], ["source.bars=650"], ["source.seed=3"]])
+def test_other_bars_are_tested_after_the_days_that_weights_were_chosen_on(trained: Path, overrides: list[str]) -> None:
+    # Fractions of more bars would reach back into the training, of fewer into later days.
+    target = line.evaluate(trained, overrides)
+    own, other = run.read_summary(trained), run.read_summary(target)
+    assert (other["train_end"], other["validation_end"]) == (own["train_end"], own["validation_end"])
+    assert frame.read(target / "forecasts.parquet")["origin"].min() > pd.Timestamp(str(own["validation_end"]))
+
+
+def test_prediction_needs_one_window_of_each_symbol_and_no_parts(trained: Path, tmp_path: Path) -> None:
+    window = cast(int, run.read_summary(trained)["window"])
+    whole = saved.predict([trained])
+    few = saved.predict([trained], [f"source.bars={20 + window}"])
+    # Volatility's average started later: near, not equal.
+    columns = ["symbol", "origin", "target_time", "target", "step"]
+    pd.testing.assert_frame_equal(few[columns], whole[columns])
+    assert np.isfinite(few["mean"]).all()
+    with pytest.raises(DataError, match=f"no symbol has the {20 + window} bars that one window needs"):
+        saved.predict([trained], [f"source.bars={19 + window}"])
 
 
 def test_scoring_an_interrupted_run_again_leaves_it_interrupted(copy: Path) -> None:
@@ -206,7 +220,7 @@ def test_scoring_an_interrupted_run_again_leaves_it_interrupted(copy: Path) -> N
 def test_bars_kept_beside_new_scores_report_nothing_twice(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bars = line.load_bars(config("source.seed=5").source)
     bars.frame.loc[600, "volume"] = 0.0
-    monkeypatch.setattr(line, "load_bars", lambda _: bars)
+    monkeypatch.setattr(saved, "load_bars", lambda _: bars)
     target = line.evaluate(copy, ["source.seed=5"])
     assert list(run.read_tables(target)["quality"]["kind"]) == ["undefined_target"]
     again = line.prepare(config(), store.read(target / "bars.parquet"), target)
@@ -218,14 +232,14 @@ def test_bars_kept_beside_new_scores_report_nothing_twice(copy: Path, monkeypatc
 def test_a_spoilt_file_of_a_run_ends_in_one_line(name: str, content: bytes, copy: Path) -> None:
     (copy / name).write_bytes(content)
     # In this process, so that the many cases cost no start of torch each.
-    read = line.write_report if name in ("scores.csv", "summary.json") else line.load
+    read = line.write_report if name in ("scores.csv", "summary.json") else saved.load
     with pytest.raises(ForecasterError) as caught:
         read(copy)
     assert "\n" not in str(caught.value)
 
 
 def test_a_window_too_short_for_a_baseline_is_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"seasonal repeats the last 5 bars, model.window=4 is shorter"):
+    with pytest.raises(ConfigError, match=r"seasonal repeats the last 5 bars, a window of 4 is shorter"):
         line.train(config("model.window=4", "baselines=[seasonal]"), tmp_path / "run")
     assert not (tmp_path / "run" / "history.csv").exists()
 
@@ -233,7 +247,7 @@ def test_a_window_too_short_for_a_baseline_is_refused_before_training(tmp_path: 
 def test_runs_that_forecast_different_rows_are_not_averaged(trained: Path, tmp_path: Path) -> None:
     line.train(config("probes=off", "data.targets=[volume]"), tmp_path / "other")
     with pytest.raises(DataError, match=r"can't be averaged: they differ in symbols, last bars, targets or horizon"):
-        line.predict([trained, tmp_path / "other"])
+        saved.predict([trained, tmp_path / "other"])
 
 
 def test_a_reader_that_leaves_early_is_no_fault(trained: Path) -> None:

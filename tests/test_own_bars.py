@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from forecaster import compose, line, run
+from forecaster import compose, line, run, saved
 from forecaster.bars import store
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.cleaning import PoisonedBarsError
@@ -99,7 +99,7 @@ def test_every_layout_goes_from_bars_to_report_and_on_from_its_snapshot(name: st
     before = (directory / "scores.csv").read_bytes()
     line.evaluate(directory)
     assert (directory / "scores.csv").read_bytes() == before
-    ahead = line.predict([directory])
+    ahead = saved.predict([directory])
     assert set(ahead["symbol"]) == set(cast("list[str]", summary["symbols"]))
     assert (ahead["target_time"] > ahead["origin"]).all()
 
@@ -110,9 +110,9 @@ def test_hours_to_come_follow_the_market_over_its_weekend(tmp_path: Path) -> Non
     friday = table["Time"].str.startswith("23.06.2017 20:")
     table.iloc[: int(np.flatnonzero(friday)[0]) + 1].to_csv(tmp_path / "EURUSD.csv", index=False)
     line.train(settings("probes=off", *given), tmp_path / "run")
-    [hour] = line.predict([tmp_path / "run"])["target_time"].unique()
+    [hour] = saved.predict([tmp_path / "run"])["target_time"].unique()
     # Sunday 17:00 in New York.
-    assert pd.Timestamp(hour) == pd.Timestamp("2017-06-25 21:00")
+    assert pd.Timestamp(hour) == pd.Timestamp("2017-06-25 21:00", tz="UTC")
 
 
 def test_poisoned_bars_stop_the_run_which_keeps_their_report(tmp_path: Path) -> None:

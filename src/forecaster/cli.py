@@ -10,17 +10,20 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 
-from forecaster.compose import configured, load
+from forecaster import verbs
+from forecaster.compose import load
 from forecaster.errors import ConfigError, ForecasterError
 from forecaster.explain import TYPED, conf_directory, display, groups
 from forecaster.jobs import Job, one_line, run, sweep
 
 VERBS = {
     "train": "bars to report; the same as python train.py",
-    "bars": "loads a source (source=...) and prints its quality report; trains nothing",
+    "bars": "prints a source's quality report (quality=NAME.csv writes it); trains nothing",
     "evaluate": "scores a trained run, on its own bars or on others (source=...)",
     "probe": "probes the attention heads of a trained run",
     "predict": "forecasts the bars to come; run=DIR,DIR2 averages several runs",
+    "budget": "what heads cost: --width D --heads N,N [--layers N], or experiment=NAME",
+    "compare": "runs or a sweep side by side, with tests: compare DIR... [against=GROUP]",
     "report": "writes a run's report.html again",
 }
 
@@ -29,6 +32,7 @@ Trains attention forecasters on market bars, scores them, and probes what each a
 
   python train.py experiment=NAME [key=value ...]      bars to report, into outputs/NAME/
   python train.py -m experiment=NAME key=a,b [...]     a sweep: a job for each combination of values
+  forecaster bars source=NAME [key=value ...]          what a source holds, and what is wrong with it
   forecaster VERB run=DIR [key=value ...]              a trained run, from a later point
 
 verbs
@@ -41,10 +45,12 @@ parts, chosen by name
 {parts}
 
 keys (all of them: conf/)
-  seed                 source.symbols       split.train_end      split.validation_end
-  data.targets         data.horizon         data.batch_size      baselines
+  seed                 source.path          source.symbols       source.symbols_file
+  source.calendar      source.on_error      split.train_end      split.validation_end
+  data.targets         data.horizon         data.max_gap         data.batch_size
   model.width          model.heads          model.layers         model.window
-  model.optimizer.lr   trainer.max_epochs   hydra.run.dir        debug=true (tracebacks)
+  model.optimizer.lr   trainer.max_epochs   baselines            hydra.run.dir
+  debug=true (an error comes with its traceback)
 
 options
   -m, --multirun       run every combination of values given as key=a,b
@@ -107,7 +113,7 @@ def _tell(error: Exception, debug: bool) -> int:
 def _train(arguments: Sequence[str]) -> int:
     if _wants_help(arguments):
         return _help()
-    multirun, overrides = _options(arguments)
+    multirun, overrides = verbs.options(arguments)
     if multirun:
         return _table(sweep(overrides))
     config, directory, error = run(overrides)
@@ -129,16 +135,20 @@ def _verb(arguments: Sequence[str]) -> int:
     if verb == "train":
         return _train(rest)
     if verb == "bars":
-        return _bars(rest)
+        return verbs.bars(rest)
+    if verb == "compare":
+        return verbs.compare(rest)
+    if verb == "budget":
+        return verbs.budget(rest)
     if verb not in VERBS:
         close = get_close_matches(verb, VERBS, 1, 0.7)
         meant = f"did you mean {close[0]}? Choose" if close else "choose"
         raise ConfigError(f"{verb} is not a verb (in {TYPED}); {meant} one of {', '.join(VERBS)}")
     directories, overrides = _runs(verb, rest)
-    for directory in directories:
-        load(directory / "config.yaml", overrides)
     if verb == "report" and overrides:
         raise ConfigError(f"{overrides[0]} changes no report (in {TYPED}); write forecaster report run=DIR")
+    for directory in directories:
+        load(directory / "config.yaml", overrides)
     from forecaster import line  # torch
 
     match verb:
@@ -146,61 +156,12 @@ def _verb(arguments: Sequence[str]) -> int:
             done = (line.evaluate if verb == "evaluate" else line.probe)(directories[0], overrides)
             sys.stdout.write(f"{line.shown(done)}{display(done)}\n")
         case "predict":
-            line.predict(directories, overrides).to_csv(sys.stdout, index=False, float_format="%.10g")
+            from forecaster import saved
+
+            saved.predict(directories, overrides).to_csv(sys.stdout, index=False, float_format="%.10g")
         case _:
             sys.stdout.write(f"{display(line.write_report(directories[0]))}\n")
     return 0
-
-
-def _bars(arguments: Sequence[str]) -> int:
-    """Prints what a source holds; exit code 3 where a run on it would stop."""
-    kept = [Path(argument.removeprefix("quality=")) for argument in arguments if argument.startswith("quality=")]
-    multirun, overrides = _options([argument for argument in arguments if not argument.startswith("quality=")])
-    if multirun:
-        raise ConfigError(f"-m is not an option of bars (in {TYPED}); load one source at a time")
-    if given := [line for line in overrides if line.startswith("run=")]:
-        raise ConfigError(f"{given[0]}: bars loads a source, no run (in {TYPED}); write forecaster bars source=NAME")
-    if wrong := [path for path in kept if path.suffix != ".csv"]:
-        raise ConfigError(f"quality={wrong[0]} is no CSV file (in {TYPED}); write quality=NAME.csv")
-    # Without an experiment the parts' own values: those of sp500 end the training part in 2012.
-    named = any(line.startswith("experiment=") for line in overrides)
-    config = configured([*overrides, *([] if named else ["~experiment", "experiment_name=bars"])])
-    from forecaster import data, run
-    from forecaster.bars.cleaning import PoisonedBarsError
-    from forecaster.report.quality import bars_text, quality_text
-
-    poisoned: PoisonedBarsError | None = None
-    try:
-        bars = data.load_bars(config.source)
-        quality, windows = data.preview(config, bars)
-        text = f"{bars_text(bars)}{quality_text(quality)}{windows}\n"
-    except PoisonedBarsError as fault:
-        poisoned, quality, text = fault, fault.quality, quality_text(fault.quality)
-    sys.stdout.write(text)
-    for path in kept:
-        run.write_table(path.parent, path.stem, quality)
-    if poisoned:
-        raise poisoned
-    return 0
-
-
-def _options(arguments: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether -m was given, and the overrides; the folder of --config-dir is one of them for Hydra."""
-    multirun, overrides, rest = False, list[str](), iter(arguments)
-    for argument in rest:
-        if argument in ("-m", "--multirun"):
-            multirun = True
-        elif argument.split("=")[0] == "--config-dir":
-            named = argument.partition("=")[2] or next(rest, "")
-            folder = Path(named)
-            if not named or not folder.is_dir():
-                raise ConfigError(f"--config-dir={folder} is not a directory (in {TYPED}); give an existing one")
-            overrides.append(f'hydra.searchpath=["file://{folder.absolute()}"]')
-        elif argument.startswith("-"):
-            raise ConfigError(f"{argument} is not an option (in {TYPED}); choose -m, --config-dir DIR or --help")
-        else:
-            overrides.append(argument)
-    return multirun, overrides
 
 
 def _runs(verb: str, arguments: Sequence[str]) -> tuple[list[Path], list[str]]:

@@ -23,6 +23,7 @@ from forecaster.explain import TYPED, conf_directory, display, explain, groups, 
 from forecaster.sources import SOURCES, shown
 
 # What a run was trained with: the verbs that start from a trained run can't change it.
+RUNTIME = ("data.in_memory_gb", "trainer.threads")  # these change no number
 TRAINED = ("experiment", "experiment_name", "seed", "data", "split", "model", "trainer", "probes", "logger")
 MAPPINGS = ("source.columns",)  # keys whose value is a map
 # Hydra calls by name what stands under these keys: a file from elsewhere may name Hydra's and logging's own only.
@@ -150,7 +151,7 @@ def changed(config: DictConfig, change: Override) -> DictConfig:
 
 def _refuse_change(change: Override, config: DictConfig, place: str) -> None:
     name, line = change.key_or_group, change.input_line
-    if any(within(name, part) for part in TRAINED):
+    if name not in RUNTIME and any(within(name, part) for part in TRAINED):
         had = OmegaConf.select(config, name)
         told = "" if had is None or OmegaConf.is_config(had) else f" with {name}={shown(had)}"
         raise ConfigError(

@@ -12,7 +12,8 @@ from forecaster.sources import SOURCES, Source, day_or_share, shown, source_faul
 
 TARGETS = ("return", "volatility", "volume")
 BASELINES = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
-POSITIONS = ("learned", "rotary")
+KINDS = ("attention", "encoder_decoder", "single_head", "attention_free", "lstm", "gru", "dlinear")
+POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "lag", "none")
 LOGGERS = ("csv", "tensorboard", "mlflow", "wandb")
 
 
@@ -51,8 +52,12 @@ class Optimizer:
 
 @dataclass(kw_only=True)
 class Model:
-    """Width D, heads N, window L in bars (null: min(64, what fits)), feedforward as a multiple of D."""
+    """Kind of network, width D, heads N, window L in bars (null: min(64, what fits)), feedforward as a multiple of D.
 
+    Networks to compare attention with take the number of parameters that attention has at these sizes.
+    """
+
+    kind: str
     width: int
     heads: int
     layers: int
@@ -205,7 +210,11 @@ def _model_faults(model: Model) -> Iterator[tuple[str, str, str]]:
     if model.width % model.heads:
         divisors = [str(heads) for heads in range(1, model.width + 1) if model.width % heads == 0]
         yield "model.heads", f"does not divide model.width={model.width}", f"choose one of {', '.join(divisors)}"
+    if model.kind not in KINDS:
+        yield "model.kind", "is not known", f"choose one of {', '.join(KINDS)}"
     if model.positions not in POSITIONS:
         yield "model.positions", "is not known", f"choose one of {', '.join(POSITIONS)}"
+    if model.kind == "encoder_decoder" and (model.positions != "learned" or model.causal):
+        yield "model.kind", "has learned positions and sees its whole window", "leave positions and causal as they are"
     if model.positions == "rotary" and model.width // model.heads % 2:
         yield "model.positions", f"needs an even width per head, not {model.width // model.heads}", "choose fewer heads"

@@ -13,6 +13,7 @@ from forecaster.bars.calendar import Calendar
 from forecaster.bars.cleaning import clean
 from forecaster.bars.cleaning.policy import Policy
 from forecaster.bars.contract import Bars, Row, quality_report
+from forecaster.bars.files.paths import found
 from forecaster.config import Config
 from forecaster.errors import ConfigError, DataError
 from forecaster.explain import display
@@ -68,23 +69,33 @@ def load_bars(source: Source) -> Bars:
                 symbols=_symbols(source),
             )
             policy = _policy(source)
-            return clean(files.read(options), policy, ", ".join(source.path))
+            named = source.path[0] if len(source.path) == 1 else f"{source.path[0]} and {len(source.path) - 1} more"
+            return clean(files.read(options), policy, named)
         case Yahoo():
             from forecaster.bars import yahoo  # yfinance, which no other source needs
 
+            policy = _policy(source)
             options = yahoo.Options(
                 symbols=_symbols(source) or (),
-                start=source.start,
+                start=source.start or yahoo.first_date(source.interval, policy.now),
                 end=source.end,
                 interval=source.interval,
                 auto_adjust=source.auto_adjust,
                 strict=source.strict,
                 cache=source.cache,
             )
-            policy = _policy(source)
             return clean(yahoo.read(options, policy.now, say), policy, "Yahoo")
         case _:
             raise TypeError(f"no loader for {type(source).__name__}")
+
+
+def check(source: Source) -> None:
+    """Raises what can be told of a source before it is read: its calendar, its symbols' file, missing paths."""
+    if isinstance(source, Real):
+        _policy(source)
+        _symbols(source)
+    if isinstance(source, Files):
+        found(tuple(source.path))
 
 
 def _policy(source: Real) -> Policy:
@@ -113,12 +124,12 @@ def _symbols(source: Real) -> tuple[str, ...] | None:
     return tuple(named)
 
 
-def windowed(config: Config, bars: Bars, folder: Path) -> Windowed:
-    """Panel, parts and scaler; a panel larger than data.in_memory_gb lies in a file of the folder meanwhile.
+def build_panel(config: Config, bars: Bars, folder: Path) -> panel.Panel:
+    """The panel; one larger than data.in_memory_gb lies in a file of the folder meanwhile.
 
-    DataError where bars are too few for a window in every part, or lack what every target needs.
+    DataError where the bars lack what every target needs.
     """
-    built = panel.build(
+    return panel.build(
         bars,
         tuple(config.data.targets),
         config.data.horizon,
@@ -126,6 +137,11 @@ def windowed(config: Config, bars: Bars, folder: Path) -> Windowed:
         in_memory_gb=config.data.in_memory_gb,
         folder=folder,
     )
+
+
+def windowed(config: Config, bars: Bars, folder: Path) -> Windowed:
+    """Panel, parts and scaler. DataError where bars are too few for a window in every part."""
+    built = build_panel(config, bars, folder)
     length = config.model.window or fitting_window(built, config.split.train_end)
     compared, off = _baselines(config.baselines, length, built.week_bars)
     parts = splits.split(built, length, config.split.train_end, config.split.validation_end, config.split.embargo)
@@ -165,7 +181,7 @@ def fitting_window(built: panel.Panel, train_end: str | float) -> int:
     if length < 1:
         raise DataError(
             f"too few bars to train on: the longest symbol has {bars} up to {splits.day(built, end)}, of which "
-            f"{WARMUP} warm the features up; bring more bars or move split.train_end"
+            f"{WARMUP} warm the features up; bring more bars or move split.train_end (split=fractions: .7 of the days)"
         )
     return length
 

@@ -20,6 +20,7 @@ from forecaster.compose import changed, checked, composition, typed
 from forecaster.config import Config
 from forecaster.errors import ConfigError, ForecasterError
 from forecaster.explain import TYPED, conf_directory, config_file, display, explain, groups, origin, parsed, within
+from forecaster.sources import Real
 
 JOBS = "jobs.csv"  # in a sweep's directory: how each job ended
 HELD = ("config.yaml", "summary.json", JOBS)  # any of them makes a directory somebody's run or sweep
@@ -46,6 +47,10 @@ def run(overrides: Sequence[str]) -> tuple[Config, Path, Exception | None]:
     _refuse_missing_sweep(composed, parsed(overrides))
     directory = _resolved(composed, "hydra.run.dir")
     _refuse_held(directory)
+    if isinstance(config.source, Real):
+        from forecaster import data  # pandas: no other source can be told wrong before it is read
+
+        data.check(config.source)
     errors: list[Exception] = []
 
     def job(_: DictConfig) -> None:
@@ -156,7 +161,7 @@ def _refuse_missing_sweep(composed: DictConfig, lines: Sequence[Override]) -> No
         file = config_file(f"experiment/{experiment}", lines)
         raise ConfigError(
             f"experiment={experiment} is a sweep over {', '.join(swept)} (in {file}); add -m to run it, "
-            f"or give one value, {swept[0]}=VALUE"
+            f"or give one value, {' '.join(f'{key}=VALUE' for key in swept)}"
         )
 
 

@@ -1,11 +1,11 @@
 """The whole line: bars -> windows -> network -> training -> forecasts -> probes -> report."""
 
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import cast
@@ -21,19 +21,18 @@ from forecaster.bars.cleaning import PoisonedBarsError
 from forecaster.bars.contract import Bars
 from forecaster.config import Config
 from forecaster.data import load_bars, say
-from forecaster.errors import DataError, ForecasterError
+from forecaster.errors import ForecasterError
 from forecaster.forecasts import baselines, frame, network, scores, significance
 from forecaster.prepare import Line, attainable, description, facts, prepare, versions
 from forecaster.report.quality import quality_line
-from forecaster.training import checkpoints
+from forecaster.report.values import is_trained
+from forecaster.saved import load
 from forecaster.training.fit import fit
 from forecaster.training.loggers import logger
 from forecaster.windows import datamodule, splits
-from forecaster.windows.features import WARMUP
 
 TEXT_WIDTH = 100  # where there is no terminal to ask
 NAMED = 12  # symbols named when a training begins
-ATTENTION = "attention"  # the trained network's name in every table
 
 
 def train(config: Config, directory: Path) -> str:
@@ -54,9 +53,10 @@ def train(config: Config, directory: Path) -> str:
                 datamodule.Bars(line.panel, line.split, line.length, config.data.batch_size, config.seed),
                 directory,
                 {
-                    **description(line),
+                    **description(line.config, line.panel, line.length),
                     "config": compose.to_yaml(config),
-                    "validation_end": _day(line),
+                    "train_end": line.split.train_day,
+                    "validation_end": line.split.validation_day,
                     "versions": versions(),
                 },
                 max_epochs=config.trainer.max_epochs,
@@ -84,40 +84,6 @@ def _loaded(config: Config, directory: Path) -> Bars:
         raise
 
 
-def load(directory: Path, overrides: Sequence[str] = ()) -> Line:
-    """The line of a run, from its directory alone: its configuration, its bars (or those of an overriding source) and
-    its best weights with their scaler.
-
-    Raises DataError where other bars would put days into the test part on which the weights were trained or chosen.
-    """
-    run.check_run(directory)
-    config = compose.load(directory / run.CONFIG, overrides)
-    path = directory / run.BEST
-    content = checkpoints.load(path)
-    trained = checkpoints.described(content)
-    if config.model.window is None:
-        # The window that a run chose for its own bars holds on others too.
-        config = replace(config, model=replace(config.model, window=cast("int | None", trained.get("window"))))
-    own = not any(override.startswith("source") for override in overrides)
-    line = prepare(config, store.kept(directory) if own else load_bars(config.source), directory)
-    checkpoints.verify(content, description(line), path)
-    if _day(line) < str(trained.get("validation_end")):
-        raise DataError(
-            f"the test part of these bars would begin after {_day(line)}, but {directory} was trained and chosen on "
-            f"days to {trained.get('validation_end')}: bring bars whose last part lies after that"
-        )
-    try:
-        line.task.load_state_dict(checkpoints.weights(content))
-    except RuntimeError as fault:
-        raise DataError(f"{path} holds weights of another network; restore the run's own config.yaml") from fault
-    line.task.eval()
-    return line
-
-
-def _day(line: Line) -> str:
-    return line.split.validation_day
-
-
 def evaluate(directory: Path, overrides: Sequence[str] = ()) -> Path:
     """Scores a saved run again, in place; on other bars or options into a directory of its own inside the run."""
     return _again(directory, overrides, "evaluate", score)
@@ -135,7 +101,7 @@ def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callab
         station(line, directory)
         write_report(directory)
         return directory
-    target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
+    target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}-{secrets.token_hex(3)}"
     run.begin(target, compose.to_yaml(line.config))
     with _status(target):
         store.keep(line.bars, target)
@@ -147,35 +113,13 @@ def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callab
     return target
 
 
-def predict(directories: Sequence[Path], overrides: Sequence[str] = ()) -> pd.DataFrame:
-    """The next H bars of every symbol, with origin and target dates; several runs are averaged."""
-    frames = [_next_bars(load(directory, overrides)) for directory in directories]
-    for directory, other in zip(directories[1:], frames[1:], strict=True):
-        if not other[frame.ROW].equals(frames[0][frame.ROW]):
-            raise DataError(
-                f"{directories[0]} and {directory} can't be averaged: they differ in symbols, last bars, targets or "
-                "horizon; name runs of one experiment and one set of bars"
-            )
-    together = frames[0] if len(frames) == 1 else frame.average(frames, "ensemble")
-    return together.drop(columns=["fold", "actual"])
-
-
-def _next_bars(line: Line) -> pd.DataFrame:
-    origins = line.panel.last_origins(line.length)
-    if len(origins) == 0:
-        raise DataError(f"no symbol has the {WARMUP + line.length} bars that one window needs: bring more bars")
-    times = line.panel.target_times.copy()
-    times[origins] = line.panel.times_after(origins)
-    known = replace(line.panel, target_times=times)
-    return frame.tidy(ATTENTION, network.forecast(line.task, known, origins, line.length), known, origins)
-
-
 def score(line: Line, directory: Path) -> None:
     """Forecasts of the network and the baselines on the test part; scores, tests and headline."""
     with _timed(directory, "scores"):
         built, parts = line.panel, line.split
         rows = np.concatenate([parts.validation, parts.test])
-        forecasts = {ATTENTION: network.forecast(line.task, built, rows, line.length)}
+        model = line.config.model.kind
+        forecasts = {model: network.forecast(line.task, built, rows, line.length)}
         for name in line.baselines:
             if any(baselines.applicable(name, target) for target in built.target_names):
                 forecasts[name] = baselines.forecasts(name, built, parts.train, rows, line.length)
@@ -187,7 +131,7 @@ def score(line: Line, directory: Path) -> None:
         smearing = scores.smearing(validation)
         means = baselines.training_means(built, parts.train)
         table = scores.scores(test, means, smearing)
-        tested = significance.tests(test, ATTENTION, smearing)
+        tested = significance.tests(test, model, smearing)
         frame.write(test, directory / run.FORECASTS)
         run.write_table(directory, "scores", table)
         run.write_table(directory, "tests", tested)
@@ -196,7 +140,10 @@ def score(line: Line, directory: Path) -> None:
 
 
 def look(line: Line, directory: Path) -> None:
-    """Probes every attention head."""
+    """Probes every attention head; says so where the network has none."""
+    if line.task.network.heads == 0:
+        run.update_summary(directory, gates=[f"{line.config.model.kind} has no attention heads to probe"])
+        return
     from forecaster.probes.heads import probe as probe_heads
 
     with _timed(directory, "probes"):
@@ -214,8 +161,8 @@ def in_short(directory: Path) -> str:
     """The network's pooled r2 of each target, and how many heads are functional: a row of a sweep's table."""
     tables = run.read_tables(directory)
     scored = tables["scores"].astype(str)
-    asked = {"model": ATTENTION, "symbol": "all", "metric": "r2", "step": "1"}
-    rows = scored[(scored[list(asked)] == pd.Series(asked)).all(axis=1)]
+    asked = {"symbol": "all", "metric": "r2", "step": "1"}
+    rows = scored[(scored[list(asked)] == pd.Series(asked)).all(axis=1) & scored["model"].map(is_trained)]
     told = [f"{target} {value[:6]}" for target, value in zip(rows["target"], rows["value"], strict=True)]
     if "heads" in tables:
         heads = tables["heads"].query("label == 'functional'")

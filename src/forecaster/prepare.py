@@ -13,10 +13,10 @@ from forecaster.bars import planted
 from forecaster.bars.contract import Bars
 from forecaster.config import Config
 from forecaster.data import windowed
-from forecaster.networks.encoder import Encoder
+from forecaster.networks.choice import Shape, network
 from forecaster.sources import Planted
 from forecaster.training.task import Recipe, Task
-from forecaster.windows import panel, splits
+from forecaster.windows import panel, scaling, splits
 
 VERSIONS = ("torch", "lightning", "numpy", "pandas", "scipy", "arch", "hydra-core")
 
@@ -46,15 +46,20 @@ def prepare(config: Config, bars: Bars, folder: Path) -> Line:
     torch.set_num_threads(config.trainer.threads)
     lightning.seed_everything(config.seed, verbose=False)
     ready = windowed(config, bars, folder)
-    built, length = ready.panel, ready.length
+    task = untrained(config, ready.panel, ready.length, ready.scaler)
+    return Line(config, ready.bars, ready.quality, ready.panel, ready.split, ready.length, ready.baselines, task)
+
+
+def untrained(config: Config, built: panel.Panel, length: int, scaler: scaling.Scaler) -> Task:
+    """The configuration's network for a panel, with a scaler; its weights are drawn from the seed set before."""
     model = config.model
-    encoder = Encoder(
+    shape = Shape(
         features=len(built.feature_names),
         length=length,
         width=model.width,
         heads=model.heads,
         layers=model.layers,
-        feedforward=model.feedforward * model.width,
+        feedforward=model.feedforward,
         dropout=model.dropout,
         attention_dropout=model.attention_dropout,
         causal=model.causal,
@@ -62,20 +67,22 @@ def prepare(config: Config, bars: Bars, folder: Path) -> Line:
         skip=model.skip,
         horizon=built.horizon,
         targets=len(built.target_names),
+        future=built.future_size,
     )
     recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
-    task = Task(encoder, ready.scaler, recipe)
-    return Line(config, ready.bars, ready.quality, built, ready.split, length, ready.baselines, task)
+    return Task(network(model.kind, shape), scaler, recipe)
 
 
-def description(line: Line) -> dict[str, object]:
+def description(config: Config, built: panel.Panel, length: int) -> dict[str, object]:
     """What weights are good for: loading them for anything else is an error."""
-    model = line.config.model
+    model = config.model
     return {
-        "features": list(line.panel.feature_names),
-        "targets": list(line.panel.target_names),
-        "horizon": line.panel.horizon,
-        "window": line.length,
+        "interval": built.interval,
+        "features": list(built.feature_names),
+        "targets": list(built.target_names),
+        "horizon": built.horizon,
+        "window": length,
+        "kind": model.kind,
         "width": model.width,
         "heads": model.heads,
         "layers": model.layers,
@@ -91,6 +98,7 @@ def facts(line: Line) -> dict[str, object]:
     built, parts = line.panel, line.split
     return {
         "experiment": line.config.experiment_name,
+        "model": line.config.model.kind,
         "seed": line.config.seed,
         "symbols": list(built.symbols),
         "bars": len(built.times),
@@ -122,12 +130,11 @@ def versions() -> dict[str, str]:
 
 
 def attainable(line: Line) -> dict[str, float]:
-    """Of a planted weekly market: the R2 that its rule itself reaches on the test part, one step ahead."""
+    """Of a planted market with a rule: the R2 that the rule itself reaches on the test part, one step ahead."""
     source, built = line.config.source, line.panel
-    if not isinstance(source, Planted) or source.market != "weekly" or "return" not in built.target_names:
+    if not isinstance(source, Planted) or source.market == "noise" or "return" not in built.target_names:
         return {}
-    c, test = built.target_names.index("return"), line.split.test
-    actual = built.targets[test, 0, c]
-    forecast = source.phi * built.past[test - (planted.WEEK - 1), c]
+    actual = built.targets[line.split.test, 0, built.target_names.index("return")]
+    forecast = planted.expected(source.market, source.bars, source.seed, source.phi)[line.split.test + 1]
     errors = float(((actual - forecast) ** 2).sum())
     return {"attainable_r2": round(1.0 - errors / float(((actual - actual.mean()) ** 2).sum()), 4)}

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any, cast
 from zoneinfo import available_timezones
 
-MARKETS = ("weekly", "noise")
+MARKETS = ("weekly", "several", "noise")
 ON_ERROR = ("drop", "adjust")
 LAYOUTS = ("wide",)
 NAMES = ("time", "date", "clock", "symbol", "open", "high", "low", "close", "volume")
@@ -32,7 +32,9 @@ class Bundled(Source):
 
 @dataclass(kw_only=True)
 class Planted(Source):
-    """A synthetic market: `weekly` is r[t+1] = phi r[t-4] + noise, `noise` is noise alone."""
+    """A synthetic market: `weekly` is r[t+1] = phi r[t-4] + noise, `several` that with recent bars and large moves,
+    `noise` is noise alone.
+    """
 
     kind: str = "planted"
     market: str
@@ -78,13 +80,14 @@ class Files(Real):
 
 @dataclass(kw_only=True)
 class Yahoo(Real):
-    """Yahoo Finance through yfinance, kept in a cache; start and end are dates, both included (end null: today).
+    """Yahoo Finance through yfinance, kept in a cache; start and end are dates, both included.
 
-    strict: one symbol of several that can't be had stops the run.
+    start null: 2000 for daily bars, as far back as there is for intraday ones. end null: today. strict: one symbol of
+    several that can't be had stops the run.
     """
 
     kind: str = "yahoo"
-    start: str
+    start: str | None
     end: str | None
     interval: str
     auto_adjust: bool
@@ -130,8 +133,10 @@ def _symbol_faults(symbols: list[Any]) -> Iterator[tuple[str, str, str]]:
     wrong = [symbol for symbol in symbols if not isinstance(symbol, str)]
     if wrong:
         yield "source.symbols", f"holds {shown(wrong[0])}, a value where text is meant", 'quote it: ["NA", "7203"]'
-    elif not all(symbols) or not symbols or len(set(symbols)) < len(symbols):
-        yield "source.symbols", "is empty or names a symbol twice", "name each symbol once"
+    elif not symbols or not all(symbols):
+        yield "source.symbols", "names no symbol", "name one, or give null for all of a file"
+    elif len(set(symbols)) < len(symbols):
+        yield "source.symbols", "names a symbol twice", "name each symbol once"
 
 
 def _file_faults(source: Files) -> Iterator[tuple[str, str, str]]:
@@ -164,7 +169,7 @@ def _yahoo_faults(source: Yahoo) -> Iterator[tuple[str, str, str]]:
         yield "source.interval", "is not known", f"choose one of {', '.join(INTERVALS)}"
     start, end = day_or_share(source.start), day_or_share(source.end)
     for key, day in (("start", start), ("end", end)):
-        if not isinstance(day, date) and not (key == "end" and source.end is None):
+        if not isinstance(day, date) and getattr(source, key) is not None:
             yield f"source.{key}", "is not a date", "write it as 2015-01-31"
     if isinstance(start, date) and isinstance(end, date) and start > end:
         yield "source.end", f"is before source.start={source.start}", "give a later one"

@@ -67,8 +67,12 @@ def test_when_the_code_is_unknown_then_the_error_says_what_to_give():
 
 
 def test_when_the_library_cannot_build_a_calendar_then_the_error_says_why():
-    with pytest.raises(DataError, match=r"calendar ASEX: exchange_calendars can't build it \(.+\): use another one"):
-        Calendar("ASEX").sessions("2020-01-01", "2020-02-01")
+    for code in ("ASEX", "XTAE"):
+        with pytest.raises(
+            DataError, match=rf"calendar {code}: exchange_calendars can't build it \(.+\): use"
+        ) as error:
+            Calendar(code).sessions("2020-01-01", "2020-02-01")
+        assert len(str(error.value)) < 200  # the library lists a thousand dates for Tel Aviv
 
 
 def test_when_the_years_are_not_covered_then_the_error_names_the_ones_that_are():
@@ -172,44 +176,6 @@ def test_when_a_session_is_over_then_its_end_is_midnight_and_its_close_the_marke
 )
 def test_when_a_session_is_usual_then_its_bars_are_counted(code: str, day: int, hour: int, five: int, one: int):
     assert [Calendar(code).session_bars(i) for i in ("1d", "1h", "5min", "1min")] == [day, hour, five, one]
-
-
-@pytest.mark.parametrize("code", ["XNYS", "XLON", "forex", "24/7"])
-def test_when_intraday_bars_are_forecast_then_their_stamps_are_those_that_came(code: str):
-    # Over both clock changes, half days and holidays.
-    times = stamps(code, "2024-02-01", "2024-12-30")
-    for place in range(200, len(times) - 40, 61):
-        ahead = Calendar(code).after(times[place], 30, "1h", times[: place + 1])
-        assert [utc(stamp) for stamp in ahead] == list(times[place + 1 : place + 31])
-        assert str(ahead[0].tzinfo) == "UTC"
-
-
-def test_when_a_symbol_has_bars_before_and_after_the_open_hours_then_so_have_the_next():
-    days = Calendar("XNYS").sessions("2024-06-03", "2024-07-02")
-    slots = [pd.Timedelta(hours=hour) for hour in range(8, 24)]  # 04:00 to 19:00 New York
-    times = np.array([utc(str(day + slot)) for day in days for slot in slots])
-    ahead = [utc(stamp) for stamp in Calendar("XNYS").after(times[-1], 16, "1h", times)]
-    # The 3rd of July closes at 17:00 UTC: nothing then until the hours after the usual close.
-    hours = [8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23]
-    assert ahead == [utc(f"2024-07-03T{hour:02d}:00") for hour in hours] + [
-        utc(f"2024-07-05T{hour:02d}:00") for hour in (8, 9, 10)
-    ]
-
-
-def test_when_stamps_end_their_bars_then_the_next_do_too():
-    times = np.concatenate(
-        [
-            dated(*(f"2024-07-{day:02d}T{h}" for h in ("14:30", "15:30", "16:30", "17:30", "18:30", "19:30", "20:00")))
-            for day in (8, 9, 10)
-        ]
-    )
-    ahead = Calendar("XNYS").after(times[-2], 3, "1h", times[:-1])
-    assert [utc(stamp) for stamp in ahead] == list(dated("2024-07-10T20:00", "2024-07-11T14:30", "2024-07-11T15:30"))
-
-
-def test_when_nothing_is_known_of_a_symbols_hours_then_they_begin_at_the_open():
-    ahead = Calendar("XNYS").after("2024-07-05T19:30", 2, "1h")
-    assert [utc(stamp) for stamp in ahead] == list(dated("2024-07-08T13:30", "2024-07-08T14:30"))
 
 
 @pytest.mark.parametrize("code", ["XNYS", "XLON", "XETR", "XTKS", "XHKG", "XSHG", "XBOM", "XASX", "BVMF"])

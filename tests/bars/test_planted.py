@@ -172,7 +172,7 @@ def test_when_phi_changes_then_the_noise_does_not():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "monthly"}, "planted bars: kind 'monthly': choose from noise, weekly"),
+        ({"kind": "monthly"}, "planted bars: kind 'monthly': choose from noise, several, weekly"),
         ({"symbols": 0}, "planted bars: symbols 0: ask for at least 1"),
         ({"phi": 1.0}, r"planted bars: phi 1.0: \|phi\| must be below 1, or prices explode"),
         ({"bars": 0}, "planted bars: bars 0: ask for 1 to 19"),
@@ -182,3 +182,31 @@ def test_when_phi_changes_then_the_noise_does_not():
 def test_when_arguments_describe_no_market_then_the_error_names_them(arguments: dict, message: str):
     with pytest.raises(ConfigError, match=message):
         planted.load(**{"kind": "weekly", "bars": 10, "seed": 0, **arguments})
+
+
+def test_several_dependencies_follow_their_rule() -> None:
+    rng = np.random.default_rng(3)
+    noise, sigma = rng.standard_normal(90), rng.uniform(0.5, 2, 90)
+    returns = planted.several(noise, sigma, 0.3)
+    for bar in range(5, 90):
+        before = noise[max(0, bar - 30) : bar] if bar >= 30 else []
+        moves = sum(sorted(before, key=abs, reverse=True)[:3])
+        rule = -0.25 * (returns[bar - 2] + returns[bar - 3]) + 0.3 * returns[bar - 5] + 0.2 * sigma[bar] * moves
+        assert returns[bar] == pytest.approx(rule + sigma[bar] * noise[bar], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["weekly", "several"])
+def test_expected_returns_are_what_the_rule_leaves_without_its_noise(kind: str) -> None:
+    bars = planted.load(kind, 900, 5, phi=0.3).frame
+    returns = np.log(bars["close"]).diff().to_numpy()[1:]
+    rule = planted.expected(kind, 900, 5, 0.3)[1:]
+    if kind == "weekly":
+        np.testing.assert_allclose(rule[5:], 0.3 * returns[:-5], atol=1e-12)
+    # What is left is noise: over 899 bars no lag up to 10 correlates beyond 4 standard errors (false alarm < .1 %).
+    noise = (returns - rule) / np.abs(returns - rule).mean()
+    for lag in range(1, 11):
+        assert abs(np.corrcoef(np.sign(noise[lag:]), np.sign(noise[:-lag]))[0, 1]) < 4 / np.sqrt(899)
+
+
+def test_no_rule_expects_nothing() -> None:
+    assert not planted.expected("noise", 50, 1, 0.7).any()

@@ -162,7 +162,7 @@ def test_an_unknown_baseline_is_told_with_the_known_ones(panel):
 
 
 def test_seasonal_on_windows_under_a_week_is_refused(panel):
-    with pytest.raises(ConfigError, match=r"last 5 bars, model.window=4 is shorter"):
+    with pytest.raises(ConfigError, match=r"last 5 bars, a window of 4 is shorter"):
         baselines.forecasts("seasonal", panel, TRAIN, ORIGINS, 4)
     assert mean("seasonal", panel, 5).shape == (2, 7, 2)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from forecaster.config import POSITIONS
 from forecaster.networks.attention import Edit
 from forecaster.networks.encoder import Encoder, linear_inputs
 from forecaster.networks.readout import MEDIAN, QUANTILES, Readout, ordered
@@ -39,7 +40,7 @@ def window() -> Tensor:
     return torch.randn(B, L, F, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("skip", [False, True])
 def test_forecast_has_its_shape_and_ordered_quantiles(positions: str, causal: bool, skip: bool) -> None:
@@ -126,3 +127,21 @@ def test_a_causal_bar_does_not_see_what_follows_it() -> None:
     before = network(x, capture={1: range(L)}).captured[1]
     after = network(changed, capture={1: range(L)}).captured[1]
     assert torch.equal(before.z_BNTd[:, :, :4], after.z_BNTd[:, :, :4])
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_order_of_the_bars_matters_but_without_positions(positions: str) -> None:
+    network = encoder(positions=positions, skip=False)
+    if positions == "lag":  # it starts as no position at all
+        for block in network.blocks:
+            torch.nn.init.normal_(block.attention.relative.table_NR)
+    x = window()
+    swapped = x[:, [2, 0, 1, 3, 4, 5, 6]]
+    same = torch.allclose(network(x).mean_BHC, network(swapped).mean_BHC, atol=1e-5)
+    assert same == (positions == "none")
+
+
+def test_layers_have_biases_of_their_own() -> None:
+    network = encoder(positions="lag")
+    tables = {id(block.attention.relative.table_NR) for block in network.blocks}
+    assert len(tables) == 3

@@ -191,7 +191,7 @@ def test_a_long_quality_report_counts_every_row_and_says_how_many_it_lists(fabri
     run.tables["quality"] = pd.concat([run.tables["quality"]] * 600, ignore_index=True)
     told = _told(page(run.tables, run.summary))
     assert "zero_volume 1,200 1 kept" in told
-    assert "The first 200 of 1,200 rows" in told
+    assert "The first 20 rows of each kind, 20 of 1,200" in told
 
 
 def test_many_symbols_and_heads_are_cut_in_the_open(fabricate: Fabricate) -> None:

@@ -70,7 +70,7 @@ def test_training_leaves_a_history_and_the_weights_of_its_best_epoch(tmp_path: P
     batches = list(bars.val_dataloader())
     with torch.no_grad():
         total = sum(float(task.losses(batch).double().sum()) for batch in batches)
-    count = sum(len(x) for x, _ in batches)
+    count = sum(len(x) for x, *_ in batches)
     assert total / count == pytest.approx(min(validation), rel=1e-6)
     assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
 
@@ -131,8 +131,8 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(tmp_path: Path) -> None:
 def test_forecasts_are_the_networks_in_target_units_and_ordered() -> None:
     task, bars = built()
     task.eval()
-    x_BLF, _ = next(iter(bars.test_dataloader()))
-    out = task.forecast(x_BLF)
+    x_BLF, future_BHK, _ = next(iter(bars.test_dataloader()))
+    out = task.forecast(x_BLF, future_BHK)
     column = FEATURES.index("log_sigma")
     unit = x_BLF[:, -1, column].exp() / task.log_sigma_reference.exp()
     relative = x_BLF.clone()

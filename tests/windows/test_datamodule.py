@@ -29,20 +29,21 @@ def test_every_training_window_comes_once_an_epoch_and_the_last_batch_is_kept() 
     module = bars_module(8)
     assert np.array_equal(np.sort(order(module, 0)), np.sort(module.parts.train))
     assert len(module.train_dataloader()) == -(-len(module.parts.train) // 8)
-    assert sum(len(x) for x, _ in module.train_dataloader()) == len(module.parts.train)
+    assert sum(len(x) for x, *_ in module.train_dataloader()) == len(module.parts.train)
 
 
 def test_a_batch_is_the_panels_windows_and_targets() -> None:
     module = bars_module(8)
-    x_BLF, y_BHC = next(iter(module.test_dataloader()))
+    x_BLF, future_BHK, y_BHC = next(iter(module.test_dataloader()))
     rows = module.parts.test[:8]
-    assert x_BLF.dtype == y_BHC.dtype == torch.float32
+    assert x_BLF.dtype == future_BHK.dtype == y_BHC.dtype == torch.float32
+    assert np.array_equal(future_BHK.numpy(), module.windows.panel.future(rows))
     assert np.array_equal(x_BLF.numpy(), module.windows.panel.window(rows, 6))
     assert np.array_equal(y_BHC.numpy(), module.windows.panel.targets[rows].astype(np.float32))
 
 
 def test_loaders_asked_for_twice_are_the_same() -> None:
     module = bars_module(8)
-    first = [y for _, y in module.val_dataloader()]
-    second = [y for _, y in module.val_dataloader()]
+    first = [y for *_, y in module.val_dataloader()]
+    second = [y for *_, y in module.val_dataloader()]
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

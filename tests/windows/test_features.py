@@ -1,12 +1,14 @@
 """Features by hand, and that none of them sees the future."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fabricate import random_bars
+from forecaster.windows import features as module
 from forecaster.windows.features import (
     EWMA_DECAY,
     FEATURES,
@@ -17,6 +19,7 @@ from forecaster.windows.features import (
     log_return,
     log_volume,
     shock,
+    volume_median,
 )
 
 
@@ -58,6 +61,23 @@ def test_a_bar_without_volume_reads_as_usual_and_leaves_the_median_alone() -> No
     assert ratio[27] == pytest.approx(math.log(2))
     assert np.isfinite(ratio[19:]).all()
     assert np.array_equal(log_volume(np.zeros(25))[19:], np.zeros(6))
+
+
+def test_the_median_volume_does_not_depend_on_how_many_are_sorted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = one(75)["volume"].to_numpy() * (np.arange(75) % 3 > 0)
+    whole = volume_median(volume)
+    for size in (1, 7, 56, 57):
+        monkeypatch.setattr(module, "CHUNK", size)
+        assert np.array_equal(volume_median(volume), whole, equal_nan=True)
+
+
+def test_features_of_a_long_series_take_little_more_than_their_own_room() -> None:
+    frame = one(200_000)
+    tracemalloc.start()
+    table = features(frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * table.nbytes
 
 
 def test_ewma_volatility_equals_a_naive_loop() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,8 +120,8 @@ def test_where_no_target_is_left_the_error_says_what_the_bars_lack() -> None:
     with pytest.raises(DataError) as error:
         panel.build(bars_at({"A": days}, "XNYS", "1d", lacking="both"), ("volatility", "volume"), 1)
     assert str(error.value) == (
-        "target volatility, volume: the bars have no open and no high and no low and no volume: bring bars that have, "
-        "or forecast what needs the close alone: data.targets=[return]"
+        "target volatility, volume: the bars have no open, high, low, volume: bring bars that have what it needs, or "
+        "forecast what needs the close alone: data.targets=[return]"
     )
 
 
@@ -217,3 +218,37 @@ def test_weekdays_of_intraday_bars_are_the_markets() -> None:
     built = panel.build(bars_at({"A": times}, "forex", "1h"), ("return",), 1)
     row = int(np.flatnonzero(times == utc("2024-07-08T01:00"))[0])
     assert built.features[row, FEATURES.index("weekday_6")] == 1.0
+
+
+def sessions() -> np.ndarray:
+    return Calendar("XNYS").sessions("2024-03-01", "2024-07-01").to_numpy()
+
+
+def test_calendar_ahead_is_that_of_the_sessions_to_come() -> None:
+    built = panel.build(bars_at({"A": sessions()}, "XNYS", "1d"), ("return",), 3)
+    ahead = built.future(np.array([21, 22, 40]))
+    assert ahead.shape == (3, 3, built.future_size) == (3, 3, 7)
+    for number, origin in enumerate((21, 22, 40)):
+        for step in range(3):
+            weekday = pd.Timestamp(built.times[origin + step + 1]).day_of_week
+            assert ahead[number, step].tolist() == [float(k == weekday) for k in range(7)]
+
+
+def test_calendar_ahead_does_not_foretell_a_halt_and_reaches_beyond_the_last_bar() -> None:
+    days = sessions()
+    whole = panel.build(bars_at({"A": days}, "XNYS", "1d"), ("return",), 2)
+    halted = panel.build(bars_at({"A": np.delete(days, [41, 42])}, "XNYS", "1d"), ("return",), 2)
+    rows = np.arange(20, 41)
+    assert np.array_equal(whole.future(rows), halted.future(rows))
+    # The Monday after is followed by Tuesday and Wednesday: the Fourth of July is a Thursday.
+    assert whole.future(np.array([len(days) - 1]))[0].argmax(-1).tolist() == [1, 2]
+
+
+def test_hours_ahead_are_those_of_the_market() -> None:
+    built = panel.build(bars_at({"A": stamps("XNYS", "2024-03-01", "2024-03-28")}, "XNYS", "1h"), ("return",), 2)
+    clock = built.clock(built.times)
+    for row in (30, 35, 60, 69):
+        due = Calendar("XNYS").due(built.times[[row]], 2, "1h")[0]
+        assert (due > built.times[row]).all()
+        if str(clock[row])[11:16] in ("09:30", "10:30"):
+            assert due.tolist() == built.target_times[row].tolist()

@@ -54,6 +54,8 @@ def test_a_date_and_the_fraction_that_falls_on_it_give_the_same_parts() -> None:
         (1.5, 0.6, ConfigError, "split.train_end=1.5: a fraction must lie between 0 and 1"),
         ("2030-01-01", "2031-01-01", DataError, "the validation part has no window"),
         ("1999-01-01", "2031-01-01", DataError, "the train part has no window"),
+        ("2020-12-01", "9999-12-31", ConfigError, "split.validation_end=9999-12-31: no date of bars"),
+        ("0001-01-01", "2020-12-01", ConfigError, "split.train_end=0001-01-01: no date of bars"),
     ],
 )
 def test_impossible_parts_are_refused_in_one_line(first: object, second: object, error: type, message: str) -> None:
@@ -61,6 +63,14 @@ def test_impossible_parts_are_refused_in_one_line(first: object, second: object,
     with pytest.raises(error, match=message) as caught:
         splits.split(built, 5, first, second)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_where_gaps_leave_a_part_without_windows_the_error_names_the_gap() -> None:
+    days = Calendar("XNYS").sessions("2023-01-03", "2023-12-29").to_numpy()
+    sparse = np.concatenate((days[:150], days[150::4]))
+    built = panel.build(bars_at({"A": sparse}, "XNYS", "1d"), ("return",), 1, max_gap=2)
+    with pytest.raises(DataError, match=r"the test part has no window: .* across gaps.*, raise data.max_gap or bring"):
+        splits.split(built, 5, "2023-06-01", "2023-09-29")
 
 
 def test_when_bars_after_training_are_rewritten_split_and_scaler_stay() -> None:
@@ -215,3 +225,14 @@ def test_pieces_change_no_bit_of_the_scaler(monkeypatch: pytest.MonkeyPatch) -> 
     pieces = scaling.fit(built, parts, 6)
     for name in ("feature_mean", "feature_std", "target_mean", "target_std"):
         assert getattr(pieces, name).tobytes() == getattr(whole, name).tobytes()
+
+
+def test_pieces_change_no_bit_of_the_scaler_of_a_single_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = panel.build(random_bars({"A": 1200, "B": 900}), ("return",), 1)
+    parts = splits.split(built, 6, 0.6, 0.8)
+    whole = scaling.fit(built, parts, 6)
+    for size in (7, 100):
+        monkeypatch.setattr(scaling, "CHUNK", size)
+        pieces = scaling.fit(built, parts, 6)
+        assert pieces.target_mean.tobytes() == whole.target_mean.tobytes()
+        assert pieces.target_std.tobytes() == whole.target_std.tobytes()

@@ -1,27 +1,26 @@
 """Market hours: which dates and which hours have a bar, and which bars come next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from itertools import islice
 from typing import Final
 
-import exchange_calendars
 import numpy as np
 import pandas as pd
-from exchange_calendars import ExchangeCalendar
 from jaxtyping import Bool, Float, Int, Shaped
 
 from forecaster.bars.contract import minutes
-from forecaster.bars.hours import Hours, forex
+from forecaster.bars.exchanges import hours_of, known_code
+from forecaster.bars.hours import RECENT_SESSIONS
 from forecaster.errors import DataError
 
-# The library covers the last 20 years unless a start is given; NYSE has traded Monday to Friday since 1952.
-FIRST: Final = pd.Timestamp("1950-01-01")
-RECENT_SESSIONS: Final = 20  # whose bars show the symbol's own hours
 ROUND_THE_CLOCK: Final = 20 * 60  # minutes: longer sessions have one bar after the other, not bars of their own hours
+FEWEST_SESSIONS: Final = 5  # that show at what times of the day a market around the clock rests
 ROUNDING: Final = 1e-6  # of a bar
+DAY: Final = np.timedelta64(1, "D")
+HOUR: Final = np.timedelta64(1, "h")  # by which clocks change
+MIDNIGHT: Final = np.datetime64("1970-01-01", "us")
 
 # Large exchanges, whose calendars are tried where a user names none.
 CANDIDATES: Final = (
@@ -53,7 +52,7 @@ class Calendar:
     code: str
 
     def __post_init__(self) -> None:
-        if self.code != "forex" and self.code not in exchange_calendars.get_calendar_names(include_aliases=True):
+        if not known_code(self.code):
             raise DataError(
                 f"calendar {self.code!r}: unknown: give a market identifier code such as XNYS, or 24/7 or forex"
             )
@@ -61,20 +60,20 @@ class Calendar:
     @property
     def zone(self) -> str:
         """Name of the time zone in which the market's clock runs."""
-        return _hours(self.code).zone
+        return hours_of(self.code).zone
 
     @property
     def week_bars(self) -> int:
         """Daily bars in a week without holidays: 5 for exchanges and forex, 7 for markets that never close."""
-        return _hours(self.code).week
+        return hours_of(self.code).week
 
     def session_bars(self, interval: str) -> int:
         """Bars of a usual session: its trading time in intervals, rounded up; 1 for daily bars."""
-        return 1 if interval == "1d" else -(-_hours(self.code).usual // minutes(interval))
+        return 1 if interval == "1d" else -(-hours_of(self.code).usual // minutes(interval))
 
     def sessions(self, first: Day, last: Day) -> pd.DatetimeIndex:
         """Sessions from first to last, both included: naive dates in us. DataError outside the years covered."""
-        known = _hours(self.code).sessions
+        known = hours_of(self.code).sessions
         start, end = _day(first), _day(last)
         for day in (start, end):
             self._check_covered(day)
@@ -85,7 +84,7 @@ class Calendar:
 
         It stands still where the market is closed and outside the years covered.
         """
-        hours = _hours(self.code)
+        hours = hours_of(self.code)
         if interval == "1d":
             return np.searchsorted(hours.sessions.to_numpy(), times, side="right").astype(np.float64)
         return hours.traded(times)
@@ -98,17 +97,29 @@ class Calendar:
         gap = np.diff(self.traded(times, interval))
         if interval == "1d":
             # A bar on a closed day is no session of its own.
-            lost = gap - _hours(self.code).has(times[1:])
+            lost = gap - hours_of(self.code).has(times[1:])
         else:
             lost = np.ceil(gap / minutes(interval) - ROUNDING) - 1.0
         return np.maximum(lost, 0.0).astype(np.int64)
+
+    def due(self, times: Times, steps: int, interval: str) -> Shaped[np.ndarray, "n H"]:
+        """When the next bars are due after each, by the market's hours alone: sessions, or trading time in intervals.
+
+        It knows nothing of the bars that came: a halt is not foreseen. Beyond the years covered the last one known.
+        """
+        hours = hours_of(self.code)
+        if interval != "1d":
+            return hours.trading_after(times, minutes(interval) * np.arange(1.0, steps + 1))
+        sessions = hours.sessions.to_numpy()
+        places = np.searchsorted(sessions, times, side="right")[:, None] + np.arange(steps)
+        return sessions[np.minimum(places, len(sessions) - 1)]
 
     def inside(self, times: Times, interval: str) -> Bool[np.ndarray, " n"]:
         """Whether each date is a session; whether each stamp begins or ends a bar that the session's hours reach into.
 
         True outside the years covered: nothing is known of them.
         """
-        hours = _hours(self.code)
+        hours = hours_of(self.code)
         if interval == "1d":
             known = hours.sessions.to_numpy()
             return hours.has(times) | (times < known[0]) | (times > known[-1])
@@ -119,18 +130,18 @@ class Calendar:
         """The session date that each stamp belongs to, before and after the open hours too; dates as they stand."""
         if interval == "1d":
             return times
-        clock = clocks(times, self.zone) + _hours(self.code).ahead.to_timedelta64()
+        clock = clocks(times, self.zone) + hours_of(self.code).ahead.to_timedelta64()
         return clock.astype("datetime64[D]").astype("datetime64[us]")
 
     def end(self, session: Day) -> pd.Timestamp:
         """The instant (UTC) at which a session's date is over: midnight, or where the next session begins before it."""
-        midnight = _day(session) + pd.Timedelta(days=1) - _hours(self.code).ahead
+        midnight = _day(session) + pd.Timedelta(days=1) - hours_of(self.code).ahead
         # Where clocks change at midnight, the first instant that exists.
         return midnight.tz_localize(self.zone, ambiguous=True, nonexistent="shift_forward").tz_convert("UTC")
 
     def closed(self, session: Day) -> pd.Timestamp:
         """The close of a session in UTC, from when on its daily bar is final; of any other date, its end."""
-        hours = _hours(self.code)
+        hours = hours_of(self.code)
         place = int(hours.sessions.searchsorted(_day(session)))
         if place < len(hours.sessions) and hours.sessions[place] == _day(session):
             return pd.Timestamp(hours.closes[place]).tz_localize("UTC")
@@ -144,17 +155,14 @@ class Calendar:
         DataError where the calendar ends before.
         """
         self._check_covered(_day(time))
-        hours = _hours(self.code)
+        hours = hours_of(self.code)
         if interval == "1d":
             start = int(hours.sessions.searchsorted(_day(time), side="right"))
             ahead = [pd.Timestamp(session) for session in hours.sessions[start : start + steps]]
         else:
             stamp, length = np.datetime64(_naive(time), "us"), np.timedelta64(minutes(interval), "m")
             seen = np.empty(0, dtype="datetime64[us]") if recent is None else recent[recent <= stamp]
-            if hours.usual >= ROUND_THE_CLOCK:
-                stamps = hours.stepping(stamp, length)
-            else:
-                stamps = hours.following(stamp, self.days(np.array([stamp]), interval)[0], self._slots(seen, interval))
+            stamps = self._stamps(stamp, length, seen, interval)
             ahead = [pd.Timestamp(one).tz_localize("UTC") for one in islice(stamps, steps)]
         if len(ahead) < steps:
             what = "sessions" if interval == "1d" else f"bars of {interval}"
@@ -164,20 +172,44 @@ class Calendar:
             )
         return ahead
 
-    def _slots(self, seen: Times, interval: str) -> Shaped[np.ndarray, " K"]:
-        """Times after the open at which at least half of the last sessions have a bar."""
-        hours, length = _hours(self.code), np.timedelta64(minutes(interval), "m")
+    def _stamps(
+        self, time: np.datetime64, length: np.timedelta64, seen: Times, interval: str
+    ) -> Iterator[np.datetime64]:
+        """Stamps after a time at which the market trades and the symbol had bars in its last sessions, as `seen` shows.
+
+        Of sessions with hours, those times after the open at which at least half of them have a bar. Around the clock,
+        one bar after the other, without times of the day at which there was none; but like sessions with hours where
+        bars kept to the open although clocks changed.
+        """
+        hours, nothing = hours_of(self.code), np.timedelta64(0, "us")
         days = self.days(seen, interval)
         known = hours.has(days)
-        seen, place = seen[known], np.searchsorted(hours.sessions.to_numpy(), days[known])
+        place = np.searchsorted(hours.sessions.to_numpy(), days[known])
+        opens = hours.opens[place]
+        kept_open = (
+            len(np.unique((seen[known] - opens) % length)) == 1 < len(np.unique(opens - opens.astype("datetime64[D]")))
+        )
         latest = np.unique(place)[-RECENT_SESSIONS:]
         recent = np.isin(place, latest)
-        slots, counts = np.unique(seen[recent] - hours.opens[place[recent]], return_counts=True)
-        regular = slots[2 * counts >= len(latest)]
-        return regular if len(regular) else np.arange(np.timedelta64(0, "us"), hours.usual_span, length)
+        own, place = seen[known][recent], place[recent]
+        at_close, at_open = (int(np.isin(times[latest], seen).sum()) for times in (hours.closes, hours.opens))
+        ends = at_close > at_open  # a stamp is the end of its bar
+        if hours.usual < ROUND_THE_CLOCK or (length > HOUR and kept_open and not ends):
+            day = self.days(np.array([time]), interval)[0]
+            slots, counts = np.unique(own - hours.opens[place], return_counts=True)
+            slots = slots[2 * counts >= len(latest)]
+            if len(slots) == 0:
+                slots = np.arange(nothing, hours.usual_span(day), length)
+            yield from hours.following(time, day, slots, length if ends and slots[0] > nothing else nothing)
+            return
+        clock = np.unique((clocks(own, self.zone) - MIDNIGHT) % DAY)
+        for stamp in hours.stepping(time, length, length if ends else nothing):
+            apart = np.abs(clock - (clocks(np.array([stamp]), self.zone) - MIDNIGHT) % DAY)
+            if len(latest) < FEWEST_SESSIONS or np.minimum(apart, DAY - apart).min() < length:
+                yield stamp
 
     def _check_covered(self, day: pd.Timestamp) -> None:
-        known = _hours(self.code).sessions
+        known = hours_of(self.code).sessions
         if not known[0] <= day <= known[-1]:
             raise DataError(
                 f"calendar {self.code}: {day.date()}: it knows {known[0].date()} to {known[-1].date()}; "
@@ -243,7 +275,7 @@ def _fewest(times: Times, interval: str, codes: Sequence[str] | None = None) -> 
 
 def _rests_with(code: str, times: Times) -> bool:
     """Whether no bar lies on a closed day although several weekdays were closed: other calendars need no trial."""
-    known = _hours(code).sessions.to_numpy()
+    known = hours_of(code).sessions.to_numpy()
     if len(times) == 0 or not np.isin(times, known).all():
         return False
     weekdays = np.busday_count(str(times[0])[:10], str(times[-1])[:10])
@@ -253,7 +285,7 @@ def _rests_with(code: str, times: Times) -> bool:
 
 def _mismatches(code: str, times: Times, interval: str) -> int:
     """Bars that the calendar has no room for, and bars that it expects but are missing."""
-    hours, calendar = _hours(code), Calendar(code)
+    hours, calendar = hours_of(code), Calendar(code)
     if interval == "1d":
         fits = hours.has(times)
     else:
@@ -273,28 +305,3 @@ def _naive(time: Day) -> pd.Timestamp:
 
 def _day(time: Day) -> pd.Timestamp:
     return _naive(time).normalize()
-
-
-@cache
-def _hours(code: str) -> Hours:
-    if code == "forex":
-        return forex(FIRST, pd.Timestamp.now().normalize() + pd.DateOffset(years=1))
-    known = _library_calendar(code)
-    return Hours.of(known.schedule, str(known.tz), known.weekmask.count("1"))
-
-
-@cache
-def _library_calendar(code: str) -> ExchangeCalendar:
-    try:
-        return exchange_calendars.get_calendar(code, start=FIRST)
-    except (ValueError, NotImplementedError):
-        return _from_first_record(code)
-
-
-def _from_first_record(code: str) -> ExchangeCalendar:
-    """The calendar of an exchange whose holidays are recorded from a later year than 1950 only."""
-    try:
-        recent = exchange_calendars.get_calendar(code)
-        return exchange_calendars.get_calendar(code, start=type(recent).bound_min())
-    except (ValueError, NotImplementedError) as reason:
-        raise DataError(f"calendar {code}: exchange_calendars can't build it ({reason}): use another one") from reason

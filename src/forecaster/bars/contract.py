@@ -15,6 +15,7 @@ from forecaster.errors import DataError
 COLUMNS = ("symbol", "time", "open", "high", "low", "close", "volume")
 PRICES = ("open", "high", "low", "close")
 NUMBERS = (*PRICES, "volume")
+ALL = "all"  # the pooled row's symbol in the tables of scores and of quality
 OPTIONAL = (("open", "high", "low"), ("volume",))
 QUALITY_COLUMNS = ("symbol", "time", "kind", "detail", "action")
 
@@ -103,12 +104,15 @@ def _check_columns(frame: pd.DataFrame, where: str) -> None:
 
 
 def _symbols(symbols: pd.Series, where: str) -> pd.Series:
-    wrong = [row for row, symbol in enumerate(symbols.array) if not isinstance(symbol, str) or not symbol.strip()]
-    if wrong:
+    distinct = [symbol for symbol in symbols.unique() if not isinstance(symbol, str) or not symbol.strip()]
+    if distinct:
+        wrong = np.flatnonzero(symbols.isin(distinct) | symbols.isna())
         raise DataError(
             f"{where}: row {wrong[0]}: symbol {symbols.array[wrong[0]]!r} is no text: write every symbol as text"
             f"{_more(len(wrong))}"
         )
+    if (symbols == ALL).any():
+        raise DataError(f"{where}: symbol {ALL!r} means all symbols together in every table: rename it in the data")
     return symbols.astype("str")
 
 

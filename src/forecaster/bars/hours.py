@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Shaped
 FOREX_ZONE: Final = "America/New_York"
 FOREX_CLOSE: Final = pd.Timedelta(hours=17)  # where one forex day ends and the next begins
 USUAL_SESSIONS: Final = 250  # the last ones known, a year of them, show how long a session usually is
+RECENT_SESSIONS: Final = 20  # whose bars show a symbol's own hours
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,13 @@ class Hours:
         traded = self.traded(self.closes[-USUAL_SESSIONS:]) - self.traded(self.opens[-USUAL_SESSIONS:])
         return round(float(np.median(traded)))
 
-    @cached_property
-    def usual_span(self) -> np.timedelta64:
-        """From the open of a usual session to its close, breaks included."""
-        spans = (self.closes[-USUAL_SESSIONS:] - self.opens[-USUAL_SESSIONS:]) / np.timedelta64(1, "us")
+    def usual_span(self, day: np.datetime64) -> np.timedelta64:
+        """From the open to the close, breaks included, of the usual one of the last sessions before a date: exchanges
+        have changed their hours.
+        """
+        place = int(np.searchsorted(self.sessions.to_numpy(), day))
+        last = slice(max(0, place - RECENT_SESSIONS), max(1, place))
+        spans = (self.closes[last] - self.opens[last]) / np.timedelta64(1, "us")
         return np.timedelta64(round(float(np.median(spans))), "us")
 
     @cached_property
@@ -82,6 +86,15 @@ class Hours:
         """Minutes traded from the first open up to each stamp."""
         return np.interp(_microseconds(stamps), *self._knots)
 
+    def trading_after(
+        self, stamps: Shaped[np.ndarray, " n"], minutes: Float[np.ndarray, " H"]
+    ) -> Shaped[np.ndarray, "n H"]:
+        """The instant at which so many minutes have been traded after each stamp; at a close, the next open."""
+        knots, traded = self._knots
+        # A hair later: at a close as many minutes are traded as at the next open.
+        wanted = self.traded(stamps)[:, None] + minutes + 1e-6
+        return np.floor(np.interp(wanted, traded, knots) / 1e6).astype("datetime64[s]").astype("datetime64[us]")
+
     def open_at(self, stamps: Shaped[np.ndarray, " n"], bar: np.timedelta64) -> Bool[np.ndarray, " n"]:
         """Whether a bar that begins or ends at each stamp overlaps a session, from its open to its close."""
         return _within(stamps, bar, self.opens, self.closes)
@@ -90,29 +103,31 @@ class Hours:
         """Like `open_at`, but a break is closed."""
         return _within(stamps, bar, self.starts, self.ends)
 
-    def stepping(self, time: np.datetime64, bar: np.timedelta64) -> Iterator[np.datetime64]:
-        """Stamps one bar after the other, where the market trades during that bar."""
+    def stepping(self, time: np.datetime64, bar: np.timedelta64, lead: np.timedelta64) -> Iterator[np.datetime64]:
+        """Stamps one bar after the other, where the market trades during that bar, which begins `lead` before it."""
         stamp = time + bar
         while stamp < self.closes[-1]:
-            if np.ptp(self.traded(np.array([stamp, stamp + bar]))) > 0:
+            if np.ptp(self.traded(np.array([stamp - lead, stamp - lead + bar]))) > 0:
                 yield stamp
             stamp += bar
 
     def following(
-        self, time: np.datetime64, day: np.datetime64, slots: Shaped[np.ndarray, " K"]
+        self, time: np.datetime64, day: np.datetime64, slots: Shaped[np.ndarray, " K"], lead: np.timedelta64
     ) -> Iterator[np.datetime64]:
         """Stamps after a time, whose session date is `day`: those sessions' opens plus slots.
 
-        After an early close there are no bars of the usual hours, while those beyond the usual hours stay.
+        lead: how long before its stamp a bar begins. After an early close there are no bars of the usual hours, while
+        those beyond the usual hours stay; a bar that begins before it and ends after it is stamped with the close.
         """
-        # Stamps that end their bars begin one bar after the open and include the close.
-        shift = slots[0] if slots[0] > np.timedelta64(0) and self.usual_span in slots else np.timedelta64(0, "us")
+        usual = self.usual_span(day)
         first = int(np.searchsorted(self.sessions.to_numpy(), day))
         for opening, closing in zip(self.opens[first:], self.closes[first:], strict=True):
             for slot in slots:
-                begins = slot - shift
-                if opening + slot > time and (begins < closing - opening or begins >= self.usual_span):
-                    yield opening + slot
+                cut = slot - lead < closing - opening < slot if lead else False
+                stamp = closing if cut else opening + slot
+                if stamp > time and (slot - lead < closing - opening or slot - lead >= usual):
+                    yield stamp
+                    time = stamp
 
 
 def forex(first: pd.Timestamp, last: pd.Timestamp) -> Hours:

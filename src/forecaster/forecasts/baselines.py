@@ -31,8 +31,8 @@ def check_window(name: str, length: int, week_bars: int) -> None:
     """Raises ConfigError where the windows are too short for a baseline; to be asked before anything is trained."""
     if name == "seasonal" and length < week_bars:
         raise ConfigError(
-            f"baselines: seasonal repeats the last {week_bars} bars, model.window={length} is shorter: "
-            "lengthen the window or leave seasonal out"
+            f"baselines: seasonal repeats the last {week_bars} bars, a window of {length} is shorter: set "
+            f"model.window={week_bars} or more, or leave seasonal out"
         )
 
 

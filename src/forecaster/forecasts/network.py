@@ -20,7 +20,9 @@ def forecast(task: Task, panel: Panel, origins: Int[np.ndarray, " R"], length: i
     try:
         with torch.inference_mode():
             for start in range(0, len(origins), CHUNK):
-                out = task.forecast(torch.from_numpy(panel.window(origins[start : start + CHUNK], length)))
+                rows = origins[start : start + CHUNK]
+                window, future = torch.from_numpy(panel.window(rows, length)), torch.from_numpy(panel.future(rows))
+                out = task.forecast(window, future)
                 quantiles.append(out.quantiles_BHCQ.double().numpy())
                 means.append(out.mean_BHC.double().numpy())
     finally:

@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from forecaster.networks.attention import Captured, Edit, MultiHeadAttention
+from forecaster.networks.averaging import Averaging
+from forecaster.networks.positions import Alibi, LagBias, learned, sinusoidal
 from forecaster.networks.readout import Readout
 
 WEEK, MONTH = 5, 22  # bars of a log-HAR's weekly and monthly means
@@ -28,7 +30,7 @@ class Block(nn.Module):
     Xiong et al. (2020), On Layer Normalization in the Transformer Architecture (the pre-norm form).
     """
 
-    def __init__(self, attention: MultiHeadAttention, feedforward: int, dropout: float) -> None:
+    def __init__(self, attention: MultiHeadAttention | Averaging, feedforward: int, dropout: float) -> None:
         super().__init__()
         width = attention.width
         self.norm_attention, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -52,8 +54,11 @@ class Block(nn.Module):
 class Encoder(nn.Module):
     """Window of scaled features to mean and quantiles of every target and step.
 
-    The last layer computes only the last bar's query, which is all that the readout reads.
+    The last layer computes only the last bar's query, which is all that the readout reads. average: attention's place
+    is taken by a plain average, which has no heads.
     """
+
+    wave: Tensor | None
 
     def __init__(
         self,
@@ -71,15 +76,24 @@ class Encoder(nn.Module):
         skip: bool,
         horizon: int,
         targets: int,
+        average: bool = False,
     ) -> None:
         super().__init__()
-        self.length, self.layers, self.heads = length, layers, heads
+        self.length, self.layers, self.heads = length, layers, 0 if average else heads
         self.embed = nn.Linear(features, width)
-        self.position = nn.Parameter(torch.randn(length, width) * 0.02) if positions == "learned" else None
+        self.position = learned(length, width) if positions == "learned" else None
+        self.register_buffer("wave", sinusoidal(torch.arange(length), width) if positions == "sinusoidal" else None)
         self.blocks = nn.ModuleList(
             Block(
-                MultiHeadAttention(
-                    width, heads, dropout=attention_dropout, causal=causal, rotary=positions == "rotary"
+                Averaging(width, causal=causal)
+                if average
+                else MultiHeadAttention(
+                    width,
+                    heads,
+                    dropout=attention_dropout,
+                    causal=causal,
+                    rotary=positions == "rotary",
+                    relative=_relative(positions, heads, length, causal),
                 ),
                 feedforward,
                 dropout,
@@ -100,6 +114,8 @@ class Encoder(nn.Module):
         x_BTD = self.embed(x_BLF)
         if self.position is not None:
             x_BTD = x_BTD + self.position
+        if self.wave is not None:
+            x_BTD = x_BTD + self.wave
         x_BTD = self.dropout(x_BTD)
         captured: dict[int, Captured] = {}
         for layer in range(self.layers):
@@ -114,11 +130,19 @@ class Encoder(nn.Module):
         """The attention module of a layer."""
         block = self.blocks[layer]
         assert isinstance(block, Block)
+        assert isinstance(block.attention, MultiHeadAttention)
         return block.attention
 
     def computed(self, layer: int) -> tuple[int, ...]:
         """Query positions that a layer computes: every bar, but in the last layer the last bar alone."""
         return (self.length - 1,) if layer == self.layers - 1 else tuple(range(self.length))
+
+
+def _relative(positions: str, heads: int, length: int, causal: bool) -> Alibi | LagBias | None:
+    """The bias of a layer's own, where positions are said by one."""
+    if positions == "alibi":
+        return Alibi(heads)
+    return LagBias(heads, past=length - 1, ahead=0 if causal else length - 1) if positions == "lag" else None
 
 
 def linear_inputs(x_BLF: Float[Tensor, "B L F"]) -> Float[Tensor, "B K"]:

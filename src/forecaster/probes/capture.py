@@ -61,8 +61,9 @@ def forecast(
 ) -> Output:
     """The task's forecast for windows of the panel, in evaluation mode, on the task's device."""
     x_BLF = torch.from_numpy(panel.window(origins, length)).to(task.device)
+    future_BHK = torch.from_numpy(panel.future(origins)).to(task.device)
     with evaluating(task):
-        return task.forecast(x_BLF, edits=edits, capture=capture)
+        return task.forecast(x_BLF, future_BHK, edits=edits, capture=capture)
 
 
 def batches(count: int, size: int = BATCH) -> Iterator[slice]:
@@ -90,7 +91,7 @@ def looks(task: Task, panel: Panel, origins: Int[np.ndarray, " n"], length: int,
     up to INNER_QUERIES further ones in the window's later half, their past apart from what a bidirectional head gives
     to the future; both as shares of all that the query gives.
     """
-    network = task.network
+    network = task.headed
     inner = inner_queries(length)
     capture = {
         layer: (*inner, length - 1) if len(network.computed(layer)) == length else (length - 1,)

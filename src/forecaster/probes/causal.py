@@ -24,7 +24,7 @@ from forecaster.probes.knockout import (
 )
 from forecaster.probes.masks import Mask, Probe
 from forecaster.probes.statistics import Interval, blocks
-from forecaster.probes.survey import last_mask
+from forecaster.probes.survey import last_mask, session_slots
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
@@ -92,7 +92,8 @@ class Trials:
         specificity: dict[str, Interval] = {}
         comparisons = {MATCHED_MASS: (mass_flags_nL, mask.measurable)}
         if probe.content:
-            offsets = same_offsets(mask, self.panel.symbol_ids[self.origins], self.length)
+            _, slots = session_slots(self.panel, self.origins, self.length)
+            offsets = same_offsets(mask, self.panel.symbol_ids[self.origins], self.length, slots)
             comparisons = {MATCHED_LAG: offsets, **comparisons}
         for kind, (flags_nL, used_n) in comparisons.items():
             change_nC = change(flags_nL)

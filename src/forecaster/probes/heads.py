@@ -16,6 +16,7 @@ from forecaster.probes.masks import Probe, standard
 from forecaster.probes.patterns import Finding, by_head, findings, verdicts
 from forecaster.probes.statistics import Interval
 from forecaster.probes.survey import Tally, survey
+from forecaster.probes.width import width_facts
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
@@ -67,7 +68,7 @@ def probe(
 
     progress("skill gates and training means")
     trials = Trials(task, panel, split, length)
-    network = task.network
+    network = task.headed
     single: dict[Head, dict[str, Interval]] = {}
     for layer in range(network.layers):
         progress(f"ablation of each head of layer {layer}")
@@ -87,9 +88,10 @@ def probe(
         (*head, f"{name} mass matched", knockout.mass_matched, np.nan, np.nan)
         for (head, name), knockout in knocked.items()
     ]
+    widths = [fact for layer in range(network.layers) for fact in width_facts(layer, network.attention(layer))]
     return Probed(
         heads=_table(_head_rows(found, judged), HEAD_COLUMNS),
-        head_facts=_table((*facts(tallies), *carried), FACT_COLUMNS),
+        head_facts=_table((*facts(tallies), *carried, *widths), FACT_COLUMNS),
         knockouts=_table(_knockout_rows(single, knocked, groups, trials.gates), KNOCKOUT_COLUMNS),
         lag_profiles=_table(_profile_rows(tallies), PROFILE_COLUMNS),
         gates=[gate.sentence for gate in trials.gates],

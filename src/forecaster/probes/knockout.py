@@ -49,7 +49,7 @@ class Means:
 
 def training_means(task: Task, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Means:
     """Means of z and v over the windows that end at the origins; an edit that changes nothing reads them."""
-    layers = range(task.network.layers)
+    layers = range(task.headed.layers)
     z_sums: dict[int, Tensor] = {}
     v_sums: dict[int, Tensor] = {}
 
@@ -199,18 +199,23 @@ def gates(
 
 
 def same_offsets(
-    mask: Mask, symbol_ids: Int[np.ndarray, " n"], length: int
+    mask: Mask, symbol_ids: Int[np.ndarray, " n"], length: int, slots: Int[np.ndarray, " n"] | None = None
 ) -> tuple[Bool[np.ndarray, "n L"], Bool[np.ndarray, " n"]]:
-    """Flags of another window of the same symbol, half of its measurable windows away in a circle.
+    """Flags of another window of the same symbol and slot (of intraday bars, see ShiftNull), half of its measurable
+    windows away in a circle.
 
     In all as many bars at the same offsets, at another time. A symbol whose half is under `length` windows has none
-    (second array).
+    (second array), nor has a window whose other one is nearer than that.
     """
+    slot_n = np.zeros(len(symbol_ids), dtype=np.int64) if slots is None else slots
     flags, used = np.zeros_like(mask.flags), np.zeros_like(mask.measurable)
     for symbol in np.unique(symbol_ids):
         rows = np.flatnonzero(mask.measurable & (symbol_ids == symbol))
-        if len(rows) // 2 >= length:
-            flags[rows], used[rows] = mask.flags[np.roll(rows, -(len(rows) // 2))], True
+        for slot in np.unique(slot_n[rows]) if len(rows) // 2 >= length else ():
+            places = np.flatnonzero(slot_n[rows] == slot)
+            others = np.roll(places, -(len(places) // 2))
+            far = np.abs(others - places) >= length
+            flags[rows[places[far]]], used[rows[places[far]]] = mask.flags[rows[others[far]]], True
     return flags, used
 
 

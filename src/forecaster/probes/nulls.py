@@ -36,6 +36,9 @@ class ShiftNull:
         O_s = sum A[d, j] T[d+s, j] / n_s,   E_s = sum_j mean A(j) mean T(j),   kappa_s = (O_s - E_s) / (1 - E_s),
     so that s = 0 is the observed figure. All sums are circular correlations over dates, taken by FFT for each offset.
     Shifts are admissible from `length` dates on, either way; of more than MOST_SHIFTS, as many evenly spaced ones.
+    slots: numbers for the time of the day of intraday queries, whose `times` are then session dates. Shifts are whole
+    sessions, as long as `length` bars, and pairs are of one slot: moves have a size of the hour, and at another hour
+    any head that follows the clock would score less than where it looks.
     Symbols below FEWEST_WINDOWS x `length` measurable queries are left out and counted.
     Queries come in the order of the arrays given here: sorted by symbol, then time.
     """
@@ -47,13 +50,19 @@ class ShiftNull:
         times: Shaped[np.ndarray, " n"],
         heads: int,
         length: int,
+        slots: Int[np.ndarray, " n"] | None = None,
     ) -> None:
         ids, counts = np.unique(symbol_ids[mask.measurable], return_counts=True)
         kept = ids[counts >= FEWEST_WINDOWS * length]
         self.left_out = len(np.unique(symbol_ids)) - len(kept)
         self._active = mask.measurable & np.isin(symbol_ids, kept)
         dates, places = np.unique(times[self._active], return_inverse=True)
-        self._dates, self._date_n = len(dates), np.zeros(len(times), dtype=np.int64)
+        step = 1  # places of a date
+        if slots is not None:
+            kinds, slot = np.unique(slots[self._active], return_inverse=True)
+            step, places = max(1, len(kinds)), places * len(kinds) + slot
+        distinct = len(np.unique(places))
+        self._dates, self._date_n = len(dates) * step, np.zeros(len(times), dtype=np.int64)
         self._date_n[self._active] = places
         self._mask, self._symbol_n, self.heads = mask, symbol_ids, heads
         self._next = 0
@@ -69,12 +78,13 @@ class ShiftNull:
             self._flags_LD += irfft(valid_K.conj() * flags_LK, self._dates)
         self._pairs_D = np.rint(self._pairs_D)
         self._flags_LD = np.rint(self._flags_LD)
-        admissible = np.arange(length, self._dates - length + 1) if len(kept) else np.arange(0)
+        nearest = -(-length * len(dates) // max(1, distinct))  # in dates
+        admissible = step * np.arange(nearest, len(dates) - nearest + 1) if len(kept) else np.arange(0)
         admissible = admissible[self._pairs_D[admissible] > 0]
         if len(admissible) > MOST_SHIFTS:
             admissible = admissible[np.linspace(0, len(admissible) - 1, MOST_SHIFTS).round().astype(np.int64)]
         self.shifts = admissible
-        self._independent = self._dates // length
+        self._independent = distinct // length
 
     def update(self, attention_nNL: Float[np.ndarray, "n N L"]) -> None:
         """Adds the next n queries."""

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
+from forecaster.bars.calendar import Calendar
 from forecaster.probes.capture import Look, Stratum, Weights, batches, looks
 from forecaster.probes.masks import Direction, Mask, Probe, Queries, large_move, weekly, weekly_target
 from forecaster.probes.nulls import ShiftNull
@@ -68,7 +69,7 @@ def survey(
     asked = {probe.name: probe for probe in probes}
     moves = {f"large_move hit rate top {rank}": large_move(rank) for rank in HIT_RANKS}
     weeks = multiples(panel.week_bars, length)
-    heads, block_count = task.network.heads, int(block_n.max()) + 1
+    heads, block_count = task.headed.heads, int(block_n.max()) + 1
 
     def sums(wanted: Mapping[str, Probe]) -> dict[str, ProbeSums]:
         return {name: ProbeSums(probe, block_count, heads, length) for name, probe in wanted.items()}
@@ -78,13 +79,16 @@ def survey(
         wanted = {name: probe for name, probe in asked.items() if direction in probe.directions}
         tally = Tally(*key, ProfileSums(block_count, heads, length), sums(wanted))
         if stratum == "last":
-            ids, times = panel.symbol_ids[origins], panel.times[origins]
-            tally.nulls |= {name: ShiftNull(mask, ids, times, heads, length) for name, mask in content.items()}
+            tally.nulls |= {
+                name: ShiftNull(mask, panel.symbol_ids[origins], dates, heads, length, slots)
+                for name, mask in content.items()
+            }
             if weights == "raw":
                 tally.hits |= sums(moves)
                 tally.multiples |= sums(weeks)
         return tally
 
+    dates, slots = session_slots(panel, origins, length)
     content = {name: last_mask(probe, panel, origins, length) for name, probe in asked.items() if probe.content}
     tallies: dict[Key, Tally] = {}
     masks: dict[tuple[Stratum, Direction], dict[str, Mask]] = {}
@@ -106,6 +110,26 @@ def survey(
                 tallies[key] = empty(key)
             tallies[key].add(attention_nNL.astype(np.float64), masks[place], look.queries, block_n[look.window_n])
     return list(tallies.values())
+
+
+def session_slots(
+    panel: Panel, origins: Int[np.ndarray, " n"], length: int
+) -> tuple[Shaped[np.ndarray, " n"], Int[np.ndarray, " n"] | None]:
+    """Session date of each origin's bar, and of intraday ones a number for how their windows lie on the market's clock.
+
+    The number is that of the last bar's time of the day, and whether the first bar's is the usual one then: after an
+    early close or missing bars the same lags are other hours.
+    """
+    times = panel.times[origins]
+    if panel.interval == "1d":
+        return times, None
+    last_n, first_n = (
+        np.unique(clock - clock.astype("datetime64[D]"), return_inverse=True)[1]
+        for clock in (panel.clock(times), panel.clock(panel.times[origins - (length - 1)]))
+    )
+    counts = np.zeros((last_n.max() + 1, first_n.max() + 1), dtype=np.int64)
+    np.add.at(counts, (last_n, first_n), 1)
+    return Calendar(panel.calendar).days(times, panel.interval), 2 * last_n + (first_n != counts.argmax(1)[last_n])
 
 
 def last_mask(probe: Probe, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Mask:

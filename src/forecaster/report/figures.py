@@ -21,7 +21,17 @@ from forecaster.report.canvas import (
     figure,
     panels,
 )
-from forecaster.report.values import TRAINED, Row, decimals, distinct, interval, number, pooled, records, whole
+from forecaster.report.values import (
+    Row,
+    decimals,
+    distinct,
+    interval,
+    is_trained,
+    number,
+    pooled,
+    records,
+    whole,
+)
 
 ROW_PX = 26  # height of one model's row
 SYMBOLS = ("circle", "square", "diamond")
@@ -73,7 +83,7 @@ def _floor(rows: Sequence[Row]) -> float:
     """Below it a model would squeeze the others: min(0, low) - 3 (high - low) of the trained network."""
     for row in rows:
         low, high = number(row["low"]), number(row["high"])
-        if row["model"] == TRAINED and low is not None and high is not None:
+        if is_trained(row["model"]) and low is not None and high is not None:
             return min(0.0, low) - 3 * (high - low)
     return -np.inf
 
@@ -110,7 +120,7 @@ def _forest_panel(
 def _marks(rows: Sequence[Row], heights: Mapping[str, int], raised: float, symbol: str, panel: Panel) -> go.Scatter:
     values = [number(row["value"]) or 0.0 for row in rows]
     lows, highs = [number(row["low"]) for row in rows], [number(row["high"]) for row in rows]
-    trained = [row["model"] == TRAINED for row in rows]
+    trained = [is_trained(row["model"]) for row in rows]
     return go.Scatter(
         x=values,
         y=[heights[str(row["model"])] + raised for row in rows],
@@ -140,7 +150,7 @@ def forecast_against_actual(forecasts: pd.DataFrame) -> go.Figure | None:
 
     Drawn for the first DRAWN_SYMBOLS symbols; None where the table holds no forecast of the trained network.
     """
-    rows = forecasts[(forecasts["model"] == TRAINED) & (forecasts["step"] == 1)].sort_values("target_time")
+    rows = forecasts[(forecasts["model"].map(is_trained)) & (forecasts["step"] == 1)].sort_values("target_time")
     if rows.empty:
         return None
     drawn: Drawn = []

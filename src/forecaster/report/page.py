@@ -19,10 +19,11 @@ from forecaster.report.tables import Cell, Fold, Table, score_tables, verdict_ta
 from forecaster.report.values import distinct, records, significant, word
 
 WEEK_BARS = 5  # of a run whose summary does not say
-LISTED_FAULTS = 200
+LISTED_FAULTS = 20  # of each kind
 NOT_SCORED = "Absent: this run has not been scored (forecaster evaluate run=DIR does it)."
 NOT_PROBED = "Absent: this run has not been probed (forecaster probe run=DIR does it)."
 FACTS = {
+    "model": "network",
     "symbols": "symbols",
     "bars": "bars",
     "interval": "interval",
@@ -75,13 +76,6 @@ def page(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> s
     `tables` holds the run directory's tables by file name without ending (scores, tests, forecasts, history, heads,
     knockouts, lag_profiles, quality); a section whose table is missing says so. The same input gives the same bytes.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("forecaster.report", ""),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     history = [_picture("history", figures.training_history(tables["history"]))] if "history" in tables else []
     sections = [
         Section("scores", "Scores against baselines", _scores(tables)),
@@ -91,11 +85,29 @@ def page(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> s
         Section("training", "Training", history or ["Absent: this run holds no history.csv."]),
         Section("run", "The run", [*_facts(summary), *_quality(tables)]),
     ]
+    return render(
+        word(summary.get("experiment")) or "run",
+        _subtitle(tables, summary),
+        _fault(summary),
+        _texts(summary.get("headline")) or ["No headline: this run has not been scored."],
+        sections,
+    )
+
+
+def render(title: str, subtitle: str, fault: str, headline: Sequence[str], sections: Sequence[Section]) -> str:
+    """A page of these sections, with everything it needs inside."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("forecaster.report", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return environment.get_template("page.html.j2").render(
-        experiment=word(summary.get("experiment")) or "run",
-        subtitle=_subtitle(tables, summary),
-        fault=_fault(summary),
-        headline=_texts(summary.get("headline")) or ["No headline: this run has not been scored."],
+        experiment=title,
+        subtitle=subtitle,
+        fault=fault,
+        headline=headline,
         sections=sections,
         pictures=[part for section in sections for part in section.parts if isinstance(part, Picture) and part.data],
         plotly=Markup(get_plotlyjs()),
@@ -126,7 +138,7 @@ def _forecasts(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
 def _heads(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> list[Part]:
     heads = tables.get("heads")
     if heads is None:
-        return [NOT_PROBED]
+        return [*_texts(summary.get("gates"))] or [NOT_PROBED]
     parts: list[Part] = [*_texts(summary.get("gates"))]
     if heads.empty:
         return [*parts, "Absent: heads.csv has no row, no head was probed."]
@@ -147,11 +159,16 @@ def _heads(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) ->
 
 def _picture(name: str, figure: go.Figure | None) -> Picture:
     reading = READINGS[name]
+    return drawn_picture(name, reading.title, reading.words if figure else reading.empty, figure)
+
+
+def drawn_picture(name: str, title: str, words: str, figure: go.Figure | None) -> Picture:
+    """A figure as the page holds it; empty where there is none."""
     if figure is None:
-        return Picture(name, reading.title, reading.empty, Markup(""), height=0, wide=False)
+        return Picture(name, title, words, Markup(""), height=0, wide=False)
     # to_json writes <, > and / as escapes, so that no text of the data can end the script element.
     data, height = Markup(str(to_json(figure))), cast("int", figure.layout.height)
-    return Picture(name, reading.title, reading.words, data, height, wide='"xaxis2"' in data)
+    return Picture(name, title, words, data, height, wide='"xaxis2"' in data)
 
 
 def _facts(summary: Mapping[str, object]) -> list[Part]:
@@ -165,7 +182,8 @@ def _spelled(value: object) -> str:
     match value:
         case Mapping():
             pairs = cast("Mapping[str, object]", value).items()
-            return ", ".join(f"{name} {_spelled(part)}" for name, part in pairs)
+            nested = any(isinstance(part, Mapping) for part in cast("Mapping[str, object]", value).values())
+            return ("; " if nested else ", ").join(f"{name} {_spelled(part)}" for name, part in pairs)
         case list():
             return ", ".join(_texts(cast("list[object]", value)))
         case int():
@@ -186,8 +204,11 @@ def _quality(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
     counted = [list(map(Cell, kind)) for kind in kinds(tables["quality"])]
     columns = ("symbol", "time", "kind", "detail", "action")
     # A daily bar's time is a date, also where the table still holds it as a stamp.
-    listed = [[Cell(word(row[column]).removesuffix(" 00:00:00")) for column in columns] for row in rows[:LISTED_FAULTS]]
-    title = f"The first {LISTED_FAULTS} of {len(rows):,} rows" if len(rows) > LISTED_FAULTS else "Every row"
+    # Some of every kind: the first rows alone would be of one.
+    chosen = records(tables["quality"].groupby("kind", sort=False).head(LISTED_FAULTS))
+    listed = [[Cell(word(row[column]).removesuffix(" 00:00:00")) for column in columns] for row in chosen]
+    fewer = f"The first {LISTED_FAULTS} rows of each kind, {len(chosen):,} of {len(rows):,}"
+    title = fewer if len(chosen) < len(rows) else "Every row"
     return [
         Table("Quality report", ("kind", "rows", "symbols", "action"), counted),
         Fold("Row by row", [Table(title, columns, listed)]),

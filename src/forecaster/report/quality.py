@@ -1,5 +1,6 @@
 """What a source holds and what is odd about it, as text for the terminal."""
 
+import re
 from io import StringIO
 from typing import Final
 
@@ -24,7 +25,8 @@ def bars_text(bars: Bars) -> str:
         table.add_row(*map(Text, (str(symbol), f"{count:,}", time_text(first), time_text(last))))
     lacking = f"; no {', '.join(bars.absent)}" if bars.absent else ""
     noun = "symbol" if len(spans) == 1 else "symbols"
-    head = f"{len(spans):,} {noun}, {len(frame):,} bars of {bars.interval}, calendar {bars.calendar}{lacking}"
+    count = f"{len(frame):,} {'bar' if len(frame) == 1 else 'bars'}"
+    head = f"{len(spans):,} {noun}, {count} of {bars.interval}, calendar {bars.calendar}{lacking}"
     more = f"... and {len(spans) - LISTED_SYMBOLS:,} more\n" if len(spans) > LISTED_SYMBOLS else ""
     return f"{head}\nprices: {bars.basis}\n{_printed(table)}{more}"
 
@@ -39,8 +41,9 @@ def quality_text(quality: pd.DataFrame) -> str:
     lines: list[str] = []
     for kind, rows in quality.groupby("kind", sort=False):
         for symbol, time, _, detail, action in rows.head(LISTED_ROWS).itertuples(index=False, name=None):
-            when = "" if pd.isna(time) else f" {time_text(time)}"
-            lines.append(f"{kind}: {symbol}{when}: {detail}: {action}\n")
+            when = "" if pd.isna(time) else time_text(time)
+            about = " ".join(word for word in (symbol, when) if word)
+            lines.append(": ".join(word for word in (str(kind), about, detail, action) if word) + "\n")
         if len(rows) > LISTED_ROWS:
             lines.append(f"{kind}: ... and {len(rows) - LISTED_ROWS:,} more\n")
     return _printed(table) + "".join(lines)
@@ -50,8 +53,9 @@ def kinds(quality: pd.DataFrame) -> list[tuple[str, str, str, str]]:
     """Each kind of fault in its first order, with its rows, its symbols and what was done."""
     found: list[tuple[str, str, str, str]] = []
     for kind, rows in quality.groupby("kind", sort=False):
-        actions = [str(action) for action in rows["action"].unique()]
-        done = actions[0] if len(actions) == 1 else f"{actions[0]}, and others"
+        # One action of several sizes ("prices of the 80 bars ...") stands for all of its kind.
+        actions = list(dict.fromkeys(re.sub(r"s\b", "", str(action)) for action in rows["action"]))
+        done = str(rows["action"].iloc[0]) if len(actions) == 1 else f"{rows['action'].iloc[0]}, and others"
         found.append((str(kind), f"{len(rows):,}", f"{rows['symbol'].nunique():,}", done))
     return found
 

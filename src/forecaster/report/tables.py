@@ -7,17 +7,18 @@ import pandas as pd
 
 from forecaster.report.values import (
     MISSING,
-    TRAINED,
     Row,
     decimals,
     distinct,
     interval,
+    is_trained,
     number,
     p_value,
     place,
     pooled,
     records,
     significant,
+    trained_name,
     whole,
     word,
 )
@@ -64,7 +65,7 @@ def score_tables(scores: pd.DataFrame, tests: pd.DataFrame | None) -> list[Table
     """
     verdicts: dict[tuple[str, int, str], Cell] = {}
     for row in [] if tests is None else records(tests):
-        if row["loss"] == "squared_error" and row["model"] == TRAINED:
+        if row["loss"] == "squared_error" and is_trained(row["model"]):
             verdicts[str(row["target"]), whole(row["step"]), str(row["baseline"])] = _verdict(row, p_value(row["p"]))
     made: list[Table | Fold] = []
     for target, by_step in _by_target_and_step(pooled(scores)).items():
@@ -76,7 +77,7 @@ def score_tables(scores: pd.DataFrame, tests: pd.DataFrame | None) -> list[Table
             columns, lines = _metrics(rows, models, MAIN)
             if verdicts:
                 against = [verdicts.get((target, step, model), Cell("")) for model in models]
-                columns = [f"{TRAINED} is", *columns]
+                columns = [f"{trained_name(models)} is", *columns]
                 lines = [[line[0], cell, *line[1:]] for line, cell in zip(lines, against, strict=True)]
             shown.append(Table(title, ["model", *columns], lines))
             columns, lines = _metrics(rows, models, OTHER)
@@ -101,7 +102,7 @@ def _metrics(rows: Sequence[Row], models: Sequence[str], metrics: Sequence[str])
     best = {metric: _best(rows, metric) for metric in present}
     lines = [
         [
-            Cell(model, tone="trained" if model == TRAINED else ""),
+            Cell(model, tone="trained" if is_trained(model) else ""),
             *(_score(cells.get((model, metric)), best[metric]) for metric in present),
         ]
         for model in models
@@ -130,7 +131,7 @@ def _score(row: Row | None, best: float | None) -> Cell:
 def verdict_tables(tests: pd.DataFrame) -> list[Table | Fold]:
     """Per target the verdicts one step ahead in words, one sentence per loss; every single test folded."""
     made: list[Table | Fold] = []
-    for target, by_step in _by_target_and_step([r for r in records(tests) if r["model"] == TRAINED]).items():
+    for target, by_step in _by_target_and_step([r for r in records(tests) if is_trained(r["model"])]).items():
         full: list[Table] = []
         for step, rows in by_step.items():
             cells = {(str(row["baseline"]), str(row["loss"])): row for row in rows}
@@ -168,4 +169,4 @@ def _counted(loss: str, rows: Sequence[Row]) -> str:
     p = number(rows[0]["mcs_p"])
     among = "" if p is None else f", {'among' if p >= 0.05 else 'not among'} the best"
     confidence = f"Model confidence set: {p_value(rows[0]['mcs_p'])}{among}."
-    return f"{LOSSES.get(loss, loss)}: {TRAINED} is {'; '.join(parts)}. {confidence}"
+    return f"{LOSSES.get(loss, loss)}: {rows[0]['model']} is {'; '.join(parts)}. {confidence}"

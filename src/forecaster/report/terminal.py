@@ -5,16 +5,17 @@ from rich.table import Table
 from rich.text import Text
 
 from forecaster.report.values import (
-    TRAINED,
     Row,
     decimals,
     distinct,
     interval,
     is_label,
+    is_trained,
     p_value,
     pooled,
     records,
     significant,
+    trained_name,
     whole,
     word,
 )
@@ -32,7 +33,7 @@ def scores_table(scores: pd.DataFrame, tests: pd.DataFrame) -> Table:
     tested = {
         (str(row["target"]), str(row["baseline"])): row
         for row in records(tests)
-        if whole(row["step"]) == 1 and row["loss"] == "squared_error" and row["model"] == TRAINED
+        if whole(row["step"]) == 1 and row["loss"] == "squared_error" and is_trained(row["model"])
     }
     further = "further steps stand in scores.csv" if len(rows) < len(every) else None
     table = Table(box=None, padding=(0, 1, 0, 0), caption=further, caption_justify="left")
@@ -40,13 +41,13 @@ def scores_table(scores: pd.DataFrame, tests: pd.DataFrame) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("pinball", "qlike", "in 80 %"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"{TRAINED} is")
+    table.add_column(f"{trained_name(row['model'] for row in every)} is")
     for target in distinct(row["target"] for row in rows):
         table.add_row(Text(target, style="bold"))
         for model in distinct(row["model"] for row in rows if str(row["target"]) == target):
             r2 = cells.get((target, model, "r2"))
             table.add_row(
-                Text(f"  {model}", style="bold blue" if model == TRAINED else ""),
+                Text(f"  {model}", style="bold blue" if is_trained(model) else ""),
                 Text(f"{decimals(r2['value'])} {interval(r2['low'], r2['high'])}" if r2 else ""),
                 *(_value(cells.get((target, model, metric))) for metric in ("pinball", "qlike", "coverage_80")),
                 _verdict(tested.get((target, model))),

@@ -7,11 +7,9 @@ import pandas as pd
 
 Row = Mapping[str, object]
 
-TRAINED = "attention"  # the trained network's name in the model columns
-MODELS = (
-    *(TRAINED, "persistence", "zero", "mean", "seasonal", "ewma", "har", "garch", "gjr", "ridge", "boosting"),
-    *("dlinear", "lstm", "gru", "single_head", "attention_free"),
-)
+# Names of trained networks in the model columns: one of them a run.
+NETWORKS = ("attention", "encoder_decoder", "single_head", "attention_free", "lstm", "gru", "dlinear")
+MODELS = (*NETWORKS, "persistence", "zero", "mean", "seasonal", "ewma", "har", "garch", "gjr", "ridge", "boosting")
 MISSING = "–"
 
 
@@ -95,6 +93,16 @@ def pooled(scores: pd.DataFrame) -> list[Row]:
 def place(model: object) -> int:
     """Where a model stands in a listing: the trained network first, unknown names last."""
     return MODELS.index(str(model)) if str(model) in MODELS else len(MODELS)
+
+
+def is_trained(model: object) -> bool:
+    """Whether a model is the run's trained network rather than a baseline."""
+    return str(model) in NETWORKS
+
+
+def trained_name(models: Iterable[object]) -> str:
+    """The name of the trained network among the models."""
+    return next((str(model) for model in models if is_trained(model)), "the network")
 
 
 def is_label(cell: object) -> bool:

@@ -14,7 +14,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from forecaster.errors import DivergedError
 from forecaster.networks.attention import Edit
-from forecaster.networks.encoder import Encoder, Output
+from forecaster.networks.choice import Headed, Network
+from forecaster.networks.encoder import Output
+from forecaster.networks.encoder_decoder import EncoderDecoder
 from forecaster.training.losses import loss
 from forecaster.windows.datamodule import Batch
 from forecaster.windows.scaling import Scaler
@@ -44,7 +46,7 @@ class Task(lightning.LightningModule):
     target_relative: Tensor
     log_sigma_reference: Tensor
 
-    def __init__(self, network: Encoder, scaler: Scaler, recipe: Recipe) -> None:
+    def __init__(self, network: Network, scaler: Scaler, recipe: Recipe) -> None:
         super().__init__()
         self.network, self.recipe = network, recipe
         for name in ("feature_mean", "feature_std", "target_mean", "target_std"):
@@ -55,14 +57,22 @@ class Task(lightning.LightningModule):
         self.log_sigma_column = scaler.log_sigma_column
         self._sums = {"train": [0.0, 0.0], "validation": [0.0, 0.0]}
 
+    @property
+    def headed(self) -> Headed:
+        """The network, where it has attention heads; ValueError otherwise."""
+        if not isinstance(self.network, Headed) or self.network.heads == 0:
+            raise ValueError(f"{type(self.network).__name__} has no attention heads")
+        return self.network
+
     def forecast(
         self,
         x_BLF: Float[Tensor, "B L F"],
+        future_BHK: Float[Tensor, "B H K"],
         edits: Mapping[int, Edit] | None = None,
         capture: Mapping[int, Sequence[int]] | None = None,
     ) -> Output:
-        """Quantiles and mean in target units, from raw features."""
-        out = self._scaled(x_BLF, edits, capture)
+        """Quantiles and mean in target units, from raw features and the calendar ahead."""
+        out = self._scaled(x_BLF, future_BHK, edits, capture)
         return Output(
             out.quantiles_BHCQ * self.target_std[:, None] + self.target_mean[:, None],
             out.mean_BHC * self.target_std + self.target_mean,
@@ -70,10 +80,11 @@ class Task(lightning.LightningModule):
         )
 
     def losses(self, batch: Batch) -> Float[Tensor, " B"]:
-        """Training loss of each window, in scaled units."""
-        x_BLF, actual_BHC = batch
-        out = self._scaled(x_BLF)
-        return loss(out.quantiles_BHCQ, out.mean_BHC, (actual_BHC - self.target_mean) / self.target_std)
+        """Loss of each window, in scaled units; in training a decoder is told what happened before each step."""
+        x_BLF, future_BHK, actual_BHC = batch
+        scaled_BHC = (actual_BHC - self.target_mean) / self.target_std
+        out = self._scaled(x_BLF, future_BHK, teacher_BHC=scaled_BHC if self.training else None)
+        return loss(out.quantiles_BHCQ, out.mean_BHC, scaled_BHC)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Mean loss of the batch; raises DivergedError at the first one that is not finite."""
@@ -136,14 +147,21 @@ class Task(lightning.LightningModule):
     def _scaled(
         self,
         x_BLF: Float[Tensor, "B L F"],
+        future_BHK: Float[Tensor, "B H K"],
         edits: Mapping[int, Edit] | None = None,
         capture: Mapping[int, Sequence[int]] | None = None,
+        teacher_BHC: Float[Tensor, "B H C"] | None = None,
     ) -> Output:
         """Forecast in scaled target units, relative features and targets taken to and from the window's own unit."""
         unit_B = (x_BLF[:, -1, self.log_sigma_column] - self.log_sigma_reference).exp()
-        x_BLF = torch.where(self.feature_relative, x_BLF / unit_B[:, None, None], x_BLF)
-        out = self.network((x_BLF - self.feature_mean) / self.feature_std, edits, capture)
         unit_B1C = torch.where(self.target_relative, unit_B[:, None], torch.ones_like(unit_B)[:, None])[:, None]
+        x_BLF = torch.where(self.feature_relative, x_BLF / unit_B[:, None, None], x_BLF)
+        x_BLF = (x_BLF - self.feature_mean) / self.feature_std
+        if isinstance(self.network, EncoderDecoder):
+            told_BHC = None if teacher_BHC is None else teacher_BHC / unit_B1C
+            out = self.network(x_BLF, edits, capture, future_BHK=future_BHK, teacher_BHC=told_BHC)
+        else:
+            out = self.network(x_BLF, edits, capture)
         return Output(out.quantiles_BHCQ * unit_B1C[..., None], out.mean_BHC * unit_B1C, out.captured)
 
     def _add(self, part: str, losses_B: Float[Tensor, " B"]) -> float:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
 
-Batch = tuple[Float[Tensor, "B L F"], Float[Tensor, "B H C"]]
+Batch = tuple[Float[Tensor, "B L F"], Float[Tensor, "B H K"], Float[Tensor, "B H C"]]
 
 
 class Order(Sampler[Int[np.ndarray, " B"]]):
@@ -44,9 +44,10 @@ class Windows(Dataset[Batch]):
         self.panel, self.length = panel, length
 
     def __getitem__(self, origins: Int[np.ndarray, " B"]) -> Batch:
-        """Raw features and targets, both float32, of the windows that end at the origins."""
+        """Raw features, the calendar ahead and targets, all float32, of the windows that end at the origins."""
+        window, future = self.panel.window(origins, self.length), self.panel.future(origins)
         targets = self.panel.targets[origins].astype(np.float32)
-        return torch.from_numpy(self.panel.window(origins, self.length)), torch.from_numpy(targets)
+        return torch.from_numpy(window), torch.from_numpy(future), torch.from_numpy(targets)
 
 
 class Bars(lightning.LightningDataModule):
@@ -74,5 +75,5 @@ class Bars(lightning.LightningDataModule):
 
 
 def _as_it_is(batch: Any) -> Any:
-    # The default would turn the pair into a list.
+    # The default would turn the tuple into a list.
     return batch

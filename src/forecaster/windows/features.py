@@ -5,11 +5,12 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 
 MEDIAN_BARS: Final = 20
 WARMUP: Final = 20  # the first row at which every feature exists
 EWMA_DECAY: Final = 0.94  # RiskMetrics Technical Document (J.P. Morgan, 1996), daily data
+CHUNK: Final = 1 << 14  # bars whose volumes are sorted at once: 3 MB
 VARIANCE_FLOOR: Final = 1e-12  # a bar without any range has variance 0; 1e-12 is a daily volatility of 0.0001 %
 
 WEEKDAYS: Final = tuple(f"weekday_{day}" for day in range(7))
@@ -44,11 +45,14 @@ def volume_median(volume: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     median = np.full(len(volume), np.nan)
     if len(volume) >= MEDIAN_BARS:
         traded = np.where(volume > 0, volume, np.nan)
-        # Sorting a bar's 20 volumes is quicker than a rolling median that keeps them in order; NaN comes last.
-        ordered = np.sort(np.lib.stride_tricks.sliding_window_view(traded, MEDIAN_BARS), axis=1)
-        count = MEDIAN_BARS - np.isnan(ordered).sum(axis=1)
-        rows = np.arange(len(ordered))
-        median[MEDIAN_BARS - 1 :] = (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2.0
+        windows = np.lib.stride_tricks.sliding_window_view(traded, MEDIAN_BARS)
+        for start in range(0, len(windows), CHUNK):
+            # Sorting a bar's 20 volumes is quicker than a rolling median that keeps them in order; NaN comes last.
+            ordered = np.sort(windows[start : start + CHUNK], axis=1)
+            count = MEDIAN_BARS - np.isnan(ordered).sum(axis=1)
+            rows = np.arange(len(ordered))
+            middle = (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2.0
+            median[MEDIAN_BARS - 1 + start :][: len(middle)] = middle
     return median
 
 
@@ -100,6 +104,24 @@ def available(lacking: Sequence[str], intraday: bool) -> tuple[str, ...]:
     return tuple(name for name in names if not set(NEEDS.get(name, ())) & set(lacking))
 
 
+def ahead(clock_BH: Shaped[np.ndarray, "B H"], intraday: bool) -> Float[np.ndarray, "B H K"]:
+    """What is known beforehand of bars to come: WEEKDAYS of their dates, and CLOCK where intraday.
+
+    clock: what a clock in the market's zone will show, datetime64.
+    """
+    weekday, angle = _calendar(clock_BH)
+    columns = [weekday == day for day in range(len(WEEKDAYS))]
+    columns += [np.sin(angle), np.cos(angle)] if intraday else []
+    return np.stack(columns, axis=-1).astype(np.float64)
+
+
+def _calendar(clock: Shaped[np.ndarray, "*n"]) -> tuple[Int[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
+    """Day of the week from Monday = 0, and the time of day as an angle."""
+    days = clock.astype("datetime64[D]")
+    # 1970-01-01 was a Thursday.
+    return (days.astype(np.int64) + 3) % 7, 2.0 * np.pi * ((clock - days) / np.timedelta64(1, "D"))
+
+
 def features(
     bars: pd.DataFrame, names: Sequence[str] = FEATURES, clock: Shaped[np.ndarray, " n"] | None = None
 ) -> Float[np.ndarray, "n F"]:
@@ -112,9 +134,7 @@ def features(
     shown = times if clock is None else clock
     returns = log_return(bars["close"].to_numpy())
     volatility = ewma_volatility(returns)
-    days = shown.astype("datetime64[D]")
-    weekday = (days.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
-    angle = 2.0 * np.pi * ((shown - days) / np.timedelta64(1, "D"))
+    weekday, angle = _calendar(shown)
     column: dict[str, Callable[[], np.ndarray]] = {
         "log_return": lambda: returns,
         "abs_return": lambda: np.abs(returns),
@@ -127,4 +147,7 @@ def features(
         "clock_sin": lambda: np.sin(angle),
         "clock_cos": lambda: np.cos(angle),
     }
-    return np.column_stack([column[name]() for name in names])
+    table = np.empty((len(bars), len(names)))
+    for number, name in enumerate(names):  # one after the other: a column of a long series is large
+        table[:, number] = column[name]()
+    return table

@@ -14,7 +14,7 @@ from forecaster.bars.calendar import Calendar, clocks
 from forecaster.bars.contract import Bars, symbol_bounds
 from forecaster.errors import DataError
 from forecaster.windows.arrays import allocate
-from forecaster.windows.features import FEATURES, NEEDS, WARMUP, available, features
+from forecaster.windows.features import CLOCK, FEATURES, NEEDS, WARMUP, WEEKDAYS, ahead, available, features
 from forecaster.windows.targets import FEATURE, possible, targets
 from forecaster.windows.week import week_bars
 
@@ -69,6 +69,19 @@ class Panel:
     def past_window(self, origins: Int[np.ndarray, " B"], length: int) -> Float[np.ndarray, "B L C"]:
         """The targets' own series over the windows that end at the origins."""
         return self.past[self.rows(origins, length)]
+
+    def future(self, origins: Int[np.ndarray, " B"]) -> Float[np.ndarray, "B H K"]:
+        """What is known at the origins of the calendar of the H bars to come: of when they are due, not of when they
+        came, which would foretell a halt.
+        """
+        times_BH = Calendar(self.calendar).due(self.times[origins], self.horizon, self.interval)
+        clock_BH = self.clock(times_BH.reshape(-1)).reshape(times_BH.shape)
+        return ahead(clock_BH, self.interval != "1d").astype(np.float32)
+
+    @property
+    def future_size(self) -> int:
+        """Numbers K that `future` gives for a bar."""
+        return len(WEEKDAYS) + (len(CLOCK) if self.interval != "1d" else 0)
 
     def time(self, row: int) -> pd.Timestamp:
         """When a row's bar is: its date, or (intraday) its instant, aware."""
@@ -176,8 +189,8 @@ def build(
     wanted = possible(target_names, lacking)
     if not wanted:
         raise DataError(
-            f"target {', '.join(target_names)}: the bars have no {' and no '.join(lacking)}: bring bars that have, or "
-            "forecast what needs the close alone: data.targets=[return]"
+            f"target {', '.join(target_names)}: the bars have no {', '.join(lacking)}: bring bars that have what it "
+            "needs, or forecast what needs the close alone: data.targets=[return]"
         )
     calendar = Calendar(bars.calendar)
     symbols = list(symbol_bounds(bars.frame["symbol"]))

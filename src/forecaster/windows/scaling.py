@@ -44,6 +44,21 @@ class Scaler:
     constant: tuple[str, ...] = ()
 
 
+def unfitted(panel: Panel) -> Scaler:
+    """A scaler that leaves numbers as they are, for a task whose own comes with its weights."""
+    features, targets = len(panel.feature_names), len(panel.target_names)
+    return Scaler(
+        feature_mean=np.zeros(features),
+        feature_std=np.ones(features),
+        target_mean=np.zeros(targets),
+        target_std=np.ones(targets),
+        feature_relative=np.isin(panel.feature_names, RELATIVE_FEATURES),
+        target_relative=np.isin(panel.target_names, RELATIVE_TARGETS),
+        log_sigma_reference=0.0,
+        log_sigma_column=panel.feature_names.index(SIGMA),
+    )
+
+
 def fit(panel: Panel, split: Split, length: int) -> Scaler:
     """Scaler of the bars that training windows read and of the training targets, in float64; names what is constant."""
     rows = _read_rows(panel, split.train, length)
@@ -99,7 +114,9 @@ def _moments(
         for chunk in chunks:
             values = of(numbers(chunk))
             count += len(values)
-            so_far = (values if so_far is None else np.vstack((so_far, values))).sum(0)
+            values = values if so_far is None else np.vstack((so_far, values))
+            # A single column numpy would add in pairs.
+            so_far = values.sum(0) if values.shape[1] > 1 else values.cumsum(0)[-1]
         return (np.empty(0) if so_far is None else so_far), count
 
     summed, count = total(lambda values: values)

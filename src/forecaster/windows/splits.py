@@ -15,6 +15,7 @@ from forecaster.errors import ConfigError, DataError
 from forecaster.windows.panel import GAPPED, KEPT, UNDEFINED, Panel
 
 PARTS: Final = ("train", "validation", "test")
+YEARS: Final = (1700, 2200)  # stamps in nanoseconds, which zones need, reach no further than 1678 to 2262
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Count:
     @property
     def told(self) -> str:
         """All symbols together in words: "812 (of 840: 20 across gaps, 8 purged)"."""
-        words = [f"{number} {name}" for name, number in self.lost.items()]
-        return f"{int(self.kept.sum())}" + (f" (of {int(self.full.sum())}: {', '.join(words)})" if words else "")
+        words = [f"{number:,} {name}" for name, number in self.lost.items()]
+        return f"{int(self.kept.sum()):,}" + (f" (of {int(self.full.sum()):,}: {', '.join(words)})" if words else "")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def boundary(panel: Panel, end: str | float, key: str) -> np.datetime64:
     Of daily bars the date itself; of intraday ones the end of that date in the calendar's zone, in UTC.
     """
     if isinstance(end, str):
-        return _end(panel, np.datetime64(date.fromisoformat(end), "us"))
+        named = date.fromisoformat(end)
+        if not YEARS[0] <= named.year <= YEARS[1]:
+            raise ConfigError(f"{key}={end}: no date of bars: give one of the years {YEARS[0]} to {YEARS[1]}")
+        return _end(panel, np.datetime64(named, "us"))
     if not 0 < end < 1:
         raise ConfigError(f"{key}={end}: a fraction must lie between 0 and 1; or give a date")
     return _end(panel, panel.sessions[max(0, round(end * len(panel.sessions)) - 1)])
@@ -152,10 +156,12 @@ def _embargoed(panel: Panel, end: np.datetime64, embargo: int) -> np.datetime64:
 
 
 def _empty(name: str, panel: Panel, parts: Split, length: int) -> str:
-    lost = int(parts.counts[name].full.sum())
-    left_out = f"; {lost} were left out: {parts.counts[name].told}" if lost else ""
+    count = parts.counts[name]
+    lost = int(count.full.sum())
+    left_out = f"; {lost} were left out: {count.told}" if lost else ""
+    gaps = ", raise data.max_gap" if count.gapped.any() else ""
     return (
         f"the {name} part has no window: bars run {day(panel, panel.times.min())} to {day(panel, panel.times.max())}, "
         f"split.train_end={parts.train_day}, split.validation_end={parts.validation_day}, model.window={length}, "
-        f"horizon {panel.horizon}{left_out}; move the dates, shorten the window or bring more bars"
+        f"horizon {panel.horizon}{left_out}; move the dates, shorten the window{gaps} or bring more bars"
     )

@@ -171,6 +171,17 @@ def test_when_wide_then_each_column_is_a_symbol_with_closes_only(tmp_path: Path)
             "AAA.csv line 1: Close and Last could each be close: say which, as source.columns={close: Close}",
         ),
         (
+            "Date,Close,Close,Volume\n2024-01-02,1,2,3\n",
+            "AAA.csv line 1: 2 columns are named Close: keep one",
+        ),
+        (
+            "Date,Open,High,Low,Adj Close\n2024-01-02,1,1,1,1\n",
+            (
+                "AAA.csv line 1: no column Close; found Date, Open, High, Low, Adj Close: Adj Close beside unadjusted "
+                "prices is no close: save the file with its Close, too"
+            ),
+        ),
+        (
             "Date,High,Low,Close\n2024-01-02,1,2,3\n",
             (
                 "AAA.csv line 1: no column Open beside the other prices; found Date, High, Low, Close: name it in "

@@ -26,6 +26,14 @@ def refused(cells: list[str], **options: object) -> str:
     return str(error.value)
 
 
+@pytest.mark.parametrize("mark", ["'", " ", "’"])
+def test_when_thousands_are_parted_by_other_marks_then_the_error_names_the_option(mark: str):
+    cells = [f"1{mark}196.16", f"1{mark}201.5", "985"]
+    quoted = '"\'"' if mark == "'" else f"'{mark}'"
+    assert refused(cells).endswith(f"has thousands parted: give source.thousands={quoted}")
+    assert take(cells, thousands=mark).values.tolist() == [1196.16, 1201.5, 985]
+
+
 NUMBERS = {
     "99.68": 99.68,
     " 7 ": 7,
@@ -58,7 +66,7 @@ def test_when_a_currency_code_stands_beside_a_number_then_it_is_no_part_of_it(te
     assert take([text]).values.tolist() == [12]
 
 
-@pytest.mark.parametrize("text", ["", " ", "nan", "NaN", "null", "None", "n/a", "N/A", "#N/A"])
+@pytest.mark.parametrize("text", ["", " ", "nan", "NaN", "null", "None", "n/a", "N/A", "#N/A", "."])
 def test_when_a_cell_is_blank_then_it_is_nan_and_read(text: str):
     read_ = take([text, "1"])
     assert np.isnan(read_.values[0])

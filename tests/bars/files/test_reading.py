@@ -305,8 +305,47 @@ def test_when_a_folder_is_given_then_known_suffixes_are_read_and_others_named(wr
         write(HEADER + DAYS, name)
     raw = take(tmp_path)
     assert raw.frame["symbol"].unique().tolist() == ["A", "B"]
-    assert raw.notes[0][2:] == ("file", f"{tmp_path}: .DS_Store, readme.md", "left out")
+    assert raw.notes[0][2:] == ("file", f"{tmp_path}: .DS_Store, deeper/, readme.md", "left out")
     assert raw.files == (tmp_path / "A.txt", tmp_path / "B.csv")
+
+
+def test_when_a_folder_holds_hidden_files_and_dead_links_then_they_are_left_out_and_named(write: Write, tmp_path: Path):
+    write(HEADER + DAYS, "A.csv")
+    write(b"\x00\x05\x16\x07", "._A.csv")
+    (tmp_path / "B.csv").symlink_to(tmp_path / "nowhere.csv")
+    raw = take(tmp_path)
+    assert raw.frame["symbol"].unique().tolist() == ["A"]
+    assert raw.notes[0][3] == f"{tmp_path}: ._A.csv, B.csv"
+    assert refused(tmp_path / "B.csv") == "B.csv is a link to a file that is not there: mend the link"
+
+
+def test_when_a_folder_holds_only_folders_then_the_error_names_them(write: Write, tmp_path: Path):
+    write(HEADER + DAYS, "deeper/A.csv")
+    assert "holds only deeper/: name a folder with files" in refused(tmp_path)
+
+
+def test_when_an_archive_is_named_zip_then_its_one_file_is_read(write: Write, tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "BTCUSDT.zip", "w") as archive:
+        archive.writestr("BTCUSDT-1d.csv", HEADER + DAYS)
+    assert closes(take(tmp_path / "BTCUSDT.zip")) == [11, 12, 13]
+    assert take(tmp_path).frame["symbol"].unique().tolist() == ["BTCUSDT"]
+
+
+def test_when_a_typed_file_took_stamps_in_a_wrong_unit_then_the_error_says_so(tmp_path: Path):
+    milliseconds = pd.date_range("2024-01-02", periods=5).as_unit("ms").asi8
+    table = pd.DataFrame({"Date": pd.to_datetime(milliseconds), "Close": np.arange(1.0, 6.0)})
+    table.to_parquet(tmp_path / "A.parquet")
+    assert refused(tmp_path / "A.parquet").startswith("A.parquet row 1: Date 1970-01-01 00:28:24.153600: no stamp of")
+
+
+@pytest.mark.parametrize(("dtype", "missing"), [("str", None), ("object", None), ("string[pyarrow]", pd.NA)])
+def test_when_text_of_a_typed_file_is_missing_then_it_is_blank(tmp_path: Path, dtype: str, missing: object):
+    cells = pd.array(["1.5", missing, "x"], dtype=dtype)
+    table = pd.DataFrame({"Date": pd.date_range("2024-01-02", periods=3), "Close": cells})
+    table.to_parquet(tmp_path / "A.parquet")
+    raw = take(tmp_path / "A.parquet")
+    np.testing.assert_array_equal(raw.frame["close"], [1.5, np.nan, np.nan])
+    assert raw.unread.to_numpy().tolist() == [[2, "Close", "x"]]
 
 
 def test_when_paths_overlap_then_a_file_is_read_once(write: Write, tmp_path: Path):

@@ -254,3 +254,10 @@ def test_when_cells_are_any_text_then_each_is_a_stamp_blank_or_unread(texts: lis
         one_line(refusal)
     else:
         assert not (stamps.unread & ~np.isnat(stamps.wall)).any()
+
+
+def test_when_a_stamp_is_the_count_zero_then_it_is_unread():
+    stamps = take(["1970-01-01", "1970-01-02", "2023-06-01"])
+    assert stamps.unread.tolist() == [True, False, False]
+    zero = typed(pd.Series(pd.to_datetime(["1970-01-01", "2023-06-01"])))
+    assert zero.unread.tolist() == [True, False]

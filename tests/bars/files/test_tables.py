@@ -45,6 +45,19 @@ def test_when_lines_are_empty_or_before_the_header_then_places_are_still_those_o
     assert noted(raw, tmp_path) == [("preamble", "AAA.csv lines 1 to 3: ACME,prices", "skipped")]
 
 
+@pytest.mark.parametrize(("end", "last"), [("", "85."), ("", "8"), ("", ""), ("", "85.1"), ("\n", "8")])
+def test_when_a_file_ends_within_a_cell_then_a_short_one_is_noted(tmp_path: Path, end: str, last: str):
+    days = "".join(f"2024-01-{day:02},85.{day:02}\n" for day in range(10, 20))
+    raw = take(tmp_path, f"Date,Close\n{days}2024-01-20,{last}{end}")
+    detail = f"AAA.csv line 12: the file ends within a line, at {last!r}, shorter than those above: is it whole?"
+    assert noted(raw, tmp_path) == ([("cut", detail, "kept")] if last and not end else [])
+
+
+def test_when_a_file_ends_within_its_last_line_but_not_short_then_nothing_is_noted(tmp_path: Path):
+    days = "".join(f"2024-01-{day:02},{85 + day / 100:g}\n" for day in range(10, 21))
+    assert noted(take(tmp_path, f"Date,Close\n{days}2024-01-21,85.3"), tmp_path) == []
+
+
 def test_when_cells_hold_quoted_line_ends_then_places_are_where_rows_begin(tmp_path: Path):
     text = 'Date,Note,Close\n2024-01-02,"two\nlines, and ""more""",1\n2024-01-03,"x",2\n2024-01-04,"a\n\nb",3\n'
     raw = take(tmp_path, text)

@@ -55,4 +55,4 @@ def told_once(rows: pd.DataFrame, which: pd.Series, kind: str, detail: str, acti
 
 def written(time: pd.Timestamp) -> str:
     """A session's date as it is, an intraday stamp with its time of day."""
-    return str(time.date()) if time.tzinfo is None else time.strftime("%Y-%m-%dT%H:%MZ")
+    return str(time.date()) if time.tzinfo is None else f"{time:%Y-%m-%d %H:%MZ}"

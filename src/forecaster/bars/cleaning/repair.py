@@ -11,7 +11,9 @@ from forecaster.bars.cleaning.jumps import Level, Slip, levels, slips
 from forecaster.bars.cleaning.policy import STOP, Policy, Step, written
 from forecaster.bars.contract import PRICES, Row, quality_report, symbol_bounds
 
+ACCEPTED: Final = "kept as accepted"
 ADJUSTABLE: Final = ("split", "unit_switch", "spike")
+MOVES: Final = (*ADJUSTABLE, "level_shift")  # which may be true after all
 
 
 def jumps(rows: pd.DataFrame, policy: Policy, daily: bool) -> Step:
@@ -26,7 +28,7 @@ def jumps(rows: pd.DataFrame, policy: Policy, daily: bool) -> Step:
         bars, noticed = _one_symbol(rows.iloc[first:end], symbol, policy, daily)
         parts.append(bars)
         report += noticed
-    return pd.concat(parts), [quality_report(report)]
+    return (pd.concat(parts) if report else rows), [quality_report(report)]
 
 
 def _one_symbol(bars: pd.DataFrame, symbol: str, policy: Policy, daily: bool) -> tuple[pd.DataFrame, list[Row]]:
@@ -45,7 +47,7 @@ def _one_symbol(bars: pd.DataFrame, symbol: str, policy: Policy, daily: bool) ->
                 bars = _multiplied(bars, row, row + 1, 1 / (slip.unit or 1), slip.part)
             else:
                 aside[row] |= slip.part == "close"
-    straight = bars[~aside & ~dropped]
+    straight = bars[~aside & ~dropped] if found else bars
     first = bars["time"].iloc[0]
     for level in levels(straight, daily):
         time = straight["time"].iloc[level.row]
@@ -57,6 +59,8 @@ def _one_symbol(bars: pd.DataFrame, symbol: str, policy: Policy, daily: bool) ->
         if action.startswith("prices"):
             span, factor = _scaling(level, row, len(bars))
             bars = _multiplied(bars, *span, factor, "close", shares=level.shares)
+    if not report:
+        return bars, report
     before: Bool[np.ndarray, " n"] = (bars["time"] < first).to_numpy(dtype=np.bool_)
     report += _lost(bars.loc[before & ~dropped], symbol)
     return bars.loc[~before & ~dropped], report
@@ -64,7 +68,7 @@ def _one_symbol(bars: pd.DataFrame, symbol: str, policy: Policy, daily: bool) ->
 
 def _slip_action(slip: Slip, accepted: bool, on_error: str | None) -> str:
     if accepted:
-        return "kept as accepted"
+        return ACCEPTED
     if on_error is None:
         return STOP
     return f"divided by {slip.unit:g}" if on_error == "adjust" and slip.unit else "dropped"
@@ -74,10 +78,10 @@ def _level_action(level: Level, accepted: bool, on_error: str | None, row: int, 
     if level.kind in ("large_jump", "possible_split"):
         return "kept"
     if accepted:
-        return "kept as accepted"
+        return ACCEPTED
     if on_error is None:
         return STOP
-    if on_error == "drop":
+    if on_error == "drop" or level.kind == "level_shift":
         return "every bar before dropped"
     (first, end), factor = _scaling(level, row, count)
     side = "before" if first == 0 else "from it on"
@@ -111,15 +115,17 @@ def _lost(bars: pd.DataFrame, symbol: str) -> Iterator[Row]:
 def _slip_detail(bars: pd.DataFrame, slip: Slip, row: int) -> str:
     price = bars[slip.part].iloc[row]
     size = f"{slip.factor:.4g} times" if slip.factor >= 1 else f"1/{1 / slip.factor:.4g} of"
-    what = "the bars around" if slip.part == "close" else "the bar's other prices"
+    around = "the bar before" if slip.end == len(bars) else "the bars around"
+    what = around if slip.part == "close" else "the bar's other prices"
     return f"{bars['place'].iloc[row]}: {slip.part} {price:.10g} is {size} {what}"
 
 
 def _level_detail(bars: pd.DataFrame, level: Level) -> str:
     close, time = bars["close"], bars["time"]
-    near = f", near {level.ratio:g}" if level.ratio >= 1 else f", near 1/{1 / level.ratio:g}"
+    near = f", near {level.ratio:.4g}" if level.ratio >= 1 else f", near 1/{1 / level.ratio:.4g}"
+    near = "" if level.kind in ("large_jump", "level_shift") else near
     return (
         f"{bars['place'].iloc[level.row]}: close {close.iloc[level.row - 1]:.10g} at "
         f"{written(time.iloc[level.row - 1])}, then {close.iloc[level.row]:.10g}: ratio {level.seen:.4g}"
-        f"{'' if level.kind == 'large_jump' else near}{', volume the other way' if level.shares else ''}"
+        f"{near}{', volume the other way' if level.shares else ''}"
     )

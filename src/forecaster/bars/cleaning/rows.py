@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from forecaster.bars.cleaning.policy import Policy, Step, told, told_once
-from forecaster.bars.contract import NUMBERS, OPTIONAL, PRICES
+from forecaster.bars.contract import NUMBERS, OPTIONAL, PRICES, symbol_bounds
 
 # Relative: a high this little below the close is a provider's rounding of adjusted prices.
 HAIR: Final = 1e-6
@@ -68,6 +68,8 @@ def _level(rows: pd.DataFrame, group: tuple[str, ...]) -> Step:
 
 def ordered(rows: pd.DataFrame) -> Step:
     """Sorted by symbol, then time; rows of one time stay in the order found."""
+    if _in_order(rows) and rows["symbol"].drop_duplicates().is_monotonic_increasing:
+        return rows.reset_index(drop=True), []
     backwards = rows.groupby("symbol")["time"].diff() < pd.Timedelta(0)
     report = told_once(
         rows, backwards, "unsorted", "rows earlier than the one before them: {n}, first {place}", "sorted"
@@ -77,6 +79,8 @@ def ordered(rows: pd.DataFrame) -> Step:
 
 def unique(rows: pd.DataFrame, policy: Policy) -> Step:
     """One bar at a time: repeated rows once, rows of one time that contradict each other not at all."""
+    if _in_order(rows):
+        return rows, []
     again = rows.duplicated(["symbol", "time", *NUMBERS])
     report = told(rows[again], "duplicate", rows["place"][again] + ": the same bar again", "dropped")
     rows = rows[~again]
@@ -84,6 +88,14 @@ def unique(rows: pd.DataFrame, policy: Policy) -> Step:
     detail = rows["place"][double] + ": " + _shown(rows[double]) + ": another bar of this time differs"
     report += told(rows[double], "conflict", detail, policy.dropping)
     return rows[~double], report
+
+
+def _in_order(rows: pd.DataFrame) -> bool:
+    """Whether each symbol's rows stand together, every one later than the one before: then no time stands twice."""
+    spans = list(symbol_bounds(rows["symbol"]))
+    steps = np.diff(rows["time"].to_numpy(dtype="datetime64[us]"))
+    within = np.delete(steps, [first - 1 for _, first, _ in spans[1:]])
+    return len({symbol for symbol, _, _ in spans}) == len(spans) and bool((within > np.timedelta64(0, "us")).all())
 
 
 def possible(rows: pd.DataFrame, policy: Policy) -> Step:

@@ -139,6 +139,8 @@ def long(header: Sequence[str], columns: Mapping[str, str], pair: str, about: st
     if "close" not in prices:
         others = [name.capitalize() for name in ("open", "high", "low") if name not in prices]
         missing = ", ".join(["Close", *(others if len(others) < 3 else [])])
+        if "open" in prices and "adjusted" in prices:
+            hint = "Adj Close beside unadjusted prices is no close: save the file with its Close, too"
         raise DataError(f"{about}: no column {missing}; found {listed(header)}: {hint}")
     _check_whole(header, prices, about)
     symbol = chosen.get("symbol", found.get("symbol"))
@@ -235,6 +237,8 @@ def _one(
     best = [column for column, rank in zip(columns, ranks, strict=True) if rank == min(ranks)]
     if len(best) > 1:
         names = " and ".join(short(header[column].strip()) for column in best)
+        if len({header[column].strip() for column in best}) < len(best):
+            raise DataError(f"{about}: {len(best)} columns are named {short(header[best[0]].strip())}: keep one")
         ours = {"epoch": "time", "adjusted": "close", "ticks": "volume"}.get(wanted, wanted)
         first = short(header[best[0]].strip())
         raise DataError(f"{about}: {names} could each be {ours}: say which, as source.columns={{{ours}: {first}}}")

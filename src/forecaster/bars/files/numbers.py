@@ -14,7 +14,7 @@ from forecaster.errors import DataError
 # Without types.
 pa, pc = cast(Any, pyarrow), cast(Any, pyarrow.compute)
 
-BLANKS = ("", "nan", "null", "none", "n/a", "#n/a")
+BLANKS = ("", "nan", "null", "none", "n/a", "#n/a", ".")  # a dot: FRED
 CURRENCIES = (
     "USD|EUR|GBP|GBX|JPY|CHF|CAD|AUD|NZD|CNY|CNH|HKD|SGD|SEK|NOK|DKK|INR|KRW|BRL|MXN|ZAR|PLN|CZK|HUF|TRY|ILS|TWD|THB|"
     "IDR|MYR|PHP|USDT|USDC|BTC|ETH|GBp"
@@ -58,6 +58,7 @@ def read(
     split = {name: _split(column, forms, name in volumes) for name, column in columns.items()}
     _check_currency({name: cells for name, (_, cells, _) in split.items() if name not in volumes}, place)
     if thousands is None:
+        _check_marks(columns, place)
         for name, (plain, cells, _) in split.items():
             _check_decimal(name, plain.values, cells, forms, place)
         sure = any(_any(cells.text, forms.surely_grouped) for _, cells, _ in split.values())
@@ -139,6 +140,21 @@ def _floats(text: Any, decimal: str) -> Float[np.ndarray, " N"]:
         text = pc.replace_substring(text, decimal, ".")
     text = pc.replace_substring_regex(text, r"^\+", "")
     return pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
+
+
+def _check_marks(columns: Mapping[str, Any], place: Place) -> None:
+    """DataError where thousands are parted by what is neither a comma nor a dot."""
+    for name, column in columns.items():
+        for mark in ("'", "’", " ", "_"):
+            grouped = np.flatnonzero(
+                _mask(pc.match_substring_regex(column, rf"^\s*\d{{1,3}}({mark}\d{{3}})+([.,]\d*)?\s*$"))
+            )
+            if 2 * len(grouped) > len(column):
+                text = column[int(grouped[0])].as_py()
+                given = f'"{mark}"' if mark == "'" else f"'{mark}'"
+                raise DataError(
+                    f"{place(int(grouped[0]))}: {name} {text!r} has thousands parted: give source.thousands={given}"
+                )
 
 
 def _check_decimal(name: str, plain: Float[np.ndarray, " R"], cells: _Cells, forms: _Forms, place: Place) -> None:

@@ -219,7 +219,13 @@ def _empty(table: Table) -> Table:
 
 def _stamps(cells: Any, clock: Any | None, date_format: str | None, name: str, place: Place) -> Stamps:
     if isinstance(cells, pd.Series):
-        return stamps.typed(cast("pd.Series[Any]", cells))
+        read = stamps.typed(cast("pd.Series[Any]", cells))
+        if read.unread.all():
+            raise DataError(
+                f"{place(0)}: {name} {cells.iloc[0]}: no stamp of the file lies in 1900 to 2100, or all on 1970-01-01: "
+                "their unit was taken for another: save them again"
+            )
+        return read
     text, beside = _as_text(cells), None if clock is None else _as_text(clock)
     return stamps.read(text, beside, date_format, name, place)
 

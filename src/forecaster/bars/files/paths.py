@@ -12,8 +12,8 @@ from forecaster.bars.contract import Row
 from forecaster.bars.files.layouts import listed
 from forecaster.errors import DataError
 
-SUFFIX = re.compile(r"\.(?:(?:csv|txt|tsv)(?:\.gz|\.zip)?|parquet|pq|feather|ftr)$", re.IGNORECASE)
-KNOWN = ".csv .txt .tsv (also with .gz or .zip) .parquet .feather"
+SUFFIX = re.compile(r"\.(?:(?:csv|txt|tsv)(?:\.gz|\.zip)?|zip|parquet|pq|feather|ftr)$", re.IGNORECASE)
+KNOWN = ".csv .txt .tsv (also with .gz or .zip) .zip .parquet .feather"
 
 
 def found(path: Sequence[str]) -> tuple[dict[str, Path], list[Row]]:
@@ -27,13 +27,16 @@ def found(path: Sequence[str]) -> tuple[dict[str, Path], list[Row]]:
         one = Path(text).expanduser()
         if one.is_dir():
             inside = _in_folder(one)
-            files |= {str(file): file for file in inside if SUFFIX.search(file.name)}
-            other = [file.name for file in inside if not SUFFIX.search(file.name)]
+            fitting = [file for file in inside if _fits(file)]
+            files |= {str(file): file for file in fitting}
+            other = [f"{file.name}/" if file.is_dir() else file.name for file in inside if file not in fitting]
             if len(other) == len(inside):
                 held = f"only {listed(other)}" if other else "no files"
                 raise DataError(f"{text} holds {held}: name a folder with files of prices ({KNOWN})")
             if other:
                 notes.append(("", pd.NaT, "file", f"{text}: {listed(other)}", "left out"))
+        elif one.is_symlink() and not one.exists():
+            raise DataError(f"{text} is a link to a file that is not there: mend the link")
         elif one.exists():
             files[text] = _file(one, text)
         elif glob.has_magic(text):
@@ -54,9 +57,14 @@ def stem(name: str) -> str:
     return SUFFIX.sub("", Path(name).name)
 
 
+def _fits(file: Path) -> bool:
+    # Hidden files beside others are a system's own ("._A.csv").
+    return file.is_file() and SUFFIX.search(file.name) is not None and not file.name.startswith(".")
+
+
 def _in_folder(folder: Path) -> list[Path]:
     try:
-        return sorted(file for file in folder.iterdir() if file.is_file())
+        return sorted(folder.iterdir())
     except PermissionError as reason:
         raise DataError(f"{folder} can't be opened: no permission to list it: change its mode") from reason
 

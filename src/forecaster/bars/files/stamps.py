@@ -18,6 +18,8 @@ pa, pc = cast(Any, pyarrow), cast(Any, pyarrow.compute)
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 FIRST, LAST = np.datetime64("1900-01-01", "us"), np.datetime64("2101-01-01", "us")
+# The count 0: what a stamp becomes that is lost or taken in a wrong unit. No market was open on that day.
+LOST = np.datetime64("1970-01-01", "D")
 # Microseconds in a unit, and from which size on a count since 1970 is in it: 10 digits are seconds to the year 2286.
 UNITS = ((1e17, 1e-3), (1e14, 1.0), (1e11, 1e3), (0.0, 1e6))
 
@@ -78,7 +80,7 @@ def read(text: Any, clock: Any | None, date_format: str | None, name: str, place
     where = _Where(texts, codes, name, place)
     parsed = _strictly(texts, date_format, where) if date_format else _recognised(texts, where)
     blank = pc.equal(texts, "").to_numpy(zero_copy_only=False)
-    inside = (parsed.wall >= FIRST) & (parsed.wall < LAST)
+    inside = _inside(parsed.wall)
     wall = np.where(inside, parsed.wall, np.datetime64("NaT"))
     unread = np.isnat(wall) & ~blank
     if unread.any() and not inside.any():
@@ -96,10 +98,14 @@ def typed(times: "pd.Series[Any]") -> Stamps:
     here = wall.dt.as_unit("us").to_numpy(dtype="datetime64[us]")
     ahead = here - utc.dt.as_unit("us").to_numpy(dtype="datetime64[us]")
     minutes = np.where(np.isnat(ahead), np.timedelta64(0, "us"), ahead) // np.timedelta64(1, "m")
-    inside = (here >= FIRST) & (here < LAST)
+    inside = _inside(here)
     return Stamps(
         np.where(inside, here, np.datetime64("NaT")), minutes.astype(np.int64), aware, ~inside & ~np.isnat(here)
     )
+
+
+def _inside(wall: np.ndarray) -> Bool[np.ndarray, " N"]:
+    return (wall >= FIRST) & (wall < LAST) & (wall.astype("datetime64[D]") != LOST)
 
 
 @dataclass(frozen=True)

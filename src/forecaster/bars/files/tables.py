@@ -79,6 +79,11 @@ def read(path: Path, name: str, sep: str | None, is_wide: bool, named: Sequence[
         told = short(" ".join(str(reason).split()))
         raise DataError(f"{name} can't be split into cells ({told}): save it again as CSV") from reason
     notes += [("header", f"{name} line {line + 1}: the header again", "left out") for line in cells.repeated]
+    if not content.endswith(b"\n") and (cell := _cut(cells.columns)):
+        detail = (
+            f"{name} line {cells.lines[-1] + 1}: the file ends within a line, at {cell!r}, shorter than those above"
+        )
+        notes.append(("cut", f"{detail}: is it whole?", "kept"))
     if not len(cells.lines):
         raise DataError(f"0 rows in {name}: it holds a header and nothing else: save it again with its bars")
     about = f"{name} line {head.first + 1}"
@@ -95,6 +100,13 @@ def _check_preamble(text: Text, name: str, head: _Head) -> None:
                 f"{name} line {number + 1} looks like a bar but stands before the header on line {head.first + 1}: "
                 "move the header to the top"
             )
+
+
+def _cut(columns: Sequence[Any]) -> str:
+    """The last cell of all, where it is shorter than the 20 above it; else nothing."""
+    cells: list[str] = columns[-1][-21:].to_pylist()
+    lengths = [len(cell) for cell in cells]
+    return cells[-1] if len(cells) > 5 and 0 < lengths[-1] < min(lengths[:-1]) else ""
 
 
 def _head(text: Text, name: str, sep: str | None, is_wide: bool, named: Sequence[str]) -> _Head:

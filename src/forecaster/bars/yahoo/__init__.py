@@ -1,5 +1,5 @@
 """Yahoo Finance, through yfinance and a cache."""
 
-from forecaster.bars.yahoo.source import Options, read
+from forecaster.bars.yahoo.source import Options, first_date, read
 
-__all__ = ["Options", "read"]
+__all__ = ["Options", "first_date", "read"]

@@ -19,6 +19,7 @@ from forecaster.errors import ConfigError, DataError
 PAUSES = (2.0, 8.0, 32.0)  # seconds before each further try
 TIMEOUT = 30.0  # seconds for one answer
 GIVE_UP = 3  # symbols to which the service did not answer; the others are not asked for any more
+DAILY_START = "2000-01-01"
 OVERLAP = 5  # bars that are asked for again, and compared
 HUNDREDTHS = {"GBp": "GBP", "GBX": "GBP", "ZAc": "ZAR", "ZAC": "ZAR", "ILA": "ILS"}
 NOT_IN_SYMBOLS = "/\\?#%\"'"
@@ -42,6 +43,12 @@ class Options:
     auto_adjust: bool
     strict: bool
     cache: str
+
+
+def first_date(interval: str, now: pd.Timestamp) -> str:
+    """The start of bars where none is asked for: DAILY_START, or the first date that Yahoo has intraday bars of."""
+    oldest = earliest(interval, now)
+    return DAILY_START if oldest is None else str(oldest.date())
 
 
 def read(

@@ -1,0 +1,130 @@
+"""Runs side by side: from their directories to a table, a page and a text."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pandas as pd
+from omegaconf import OmegaConf
+
+from forecaster import run
+from forecaster.errors import ConfigError, DataError
+from forecaster.explain import TYPED, display, within
+from forecaster.forecasts import frame, losses
+from forecaster.forecasts.compare import Scored, compare, same_parameters
+from forecaster.report.comparison import comparison_page, comparison_text
+from forecaster.report.values import NETWORKS
+
+TABLE: Final = "compare"
+PAGE: Final = "compare.html"
+# What does not make runs different in kind.
+NOT_A_GROUP: Final = (
+    *("seed", "source.seed", "source.cache", "experiment_name", "debug", "probes", "logger"),
+    *("trainer.threads", "data.in_memory_gb"),
+)
+WITHIN: Final = 0.02
+
+
+def found(names: Sequence[str]) -> list[Path]:
+    """The run directories named, a sweep's jobs one by one; ConfigError for a directory that holds neither."""
+    directories: list[Path] = []
+    for name in names:
+        directory = Path(name)
+        jobs = sorted(directory.glob("*/config.yaml"), key=lambda path: (len(path.parent.name), path.parent.name))
+        if (directory / run.CONFIG).is_file():
+            directories.append(directory)
+        elif jobs:
+            directories += [path.parent for path in jobs]
+        else:
+            raise ConfigError(f"{name} is no run and no sweep (in {TYPED}); give directories that a training named")
+    return directories
+
+
+def compared(names: Sequence[str], against: str | None) -> tuple[str, Path]:
+    """Text of the comparison, and the page written: into the sweep's directory, or one of its own for other runs."""
+    directories = found(names)
+    runs, left_out = _scored(directories)
+    if len({one.group for one in runs}) < 2:
+        raise DataError(f"compare: {len(runs)} runs of one kind: name runs that differ in more than their seed")
+    reference = against or next((one.group for one in runs if one.model == "attention"), runs[0].group)
+    table = compare(runs, reference).merge(_ranks(directories, runs), on="group", how="left")
+    target = Path(names[0]) if len(names) == 1 else Path("outputs") / f"compare-{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+    told = [] if same_parameters(runs, WITHIN) else [f"Parameter counts differ by more than {WITHIN:.0%}."]
+    told += [f"{display(path)} is left out: {reason}." for path, reason in left_out]
+    run.write_table(target, TABLE, table)
+    run.write_text(target / PAGE, comparison_page(table, _by_seed(runs), " ".join(told)))
+    return comparison_text(table, " ".join(told)), target / PAGE
+
+
+def _scored(directories: Sequence[Path]) -> tuple[list[Scored], list[tuple[Path, str]]]:
+    summaries = {path: run.read_summary(path) for path in directories}
+    left_out = [(path, f"status {summary.get('status')}") for path, summary in summaries.items() if not _done(summary)]
+    complete = [path for path, summary in summaries.items() if _done(summary)]
+    if not complete:
+        raise DataError(f"compare: none of {len(directories)} runs is complete: wait for them, or run them again")
+    flat = {path: _flat(OmegaConf.to_container(OmegaConf.load(path / run.CONFIG))) for path in complete}
+    every = {key for values in flat.values() for key in values}
+    keys = sorted(key for key in every if not any(within(key, part) for part in NOT_A_GROUP))
+    differing = [key for key in keys if len({str(values.get(key)) for values in flat.values()}) > 1]
+    runs: list[Scored] = []
+    for path in complete:
+        forecasts = frame.read(path / run.FORECASTS)
+        [model] = [name for name in forecasts["model"].unique() if name in NETWORKS]
+        mine = forecasts[forecasts["model"] == model].reset_index(drop=True)
+        summary = summaries[path]
+        seed, parameters = cast(int, summary["seed"]), cast(int, summary["parameters"])
+        chosen_by = float(run.read_tables(path)["history"]["validation_loss"].min())
+        runs.append(Scored(_label(flat[path], differing), str(model), seed, parameters, chosen_by, mine))
+    return runs, left_out
+
+
+def _done(summary: Mapping[str, object]) -> bool:
+    return summary.get("status") == "complete"
+
+
+def _flat(node: Any, prefix: str = "") -> dict[str, object]:
+    if not isinstance(node, dict):
+        return {prefix.removesuffix("."): node}
+    found: dict[str, object] = {}
+    for key, value in cast("dict[str, Any]", node).items():
+        found |= _flat(value, f"{prefix}{key}.")
+    return found
+
+
+def _label(values: Mapping[str, object], differing: Sequence[str]) -> str:
+    """What makes the run one of its group: the network's name alone, or key=value of everything that differs."""
+    if "model.kind" in differing:
+        rest = [key for key in differing if not key.startswith("model.")]
+        return ", ".join([str(values["model.kind"]), *(f"{key}={values.get(key)}" for key in rest)])
+    return ", ".join(f"{key.removeprefix('model.')}={values.get(key)}" for key in differing) or "all"
+
+
+def _by_seed(runs: Sequence[Scored]) -> pd.DataFrame:
+    rows: list[tuple[object, ...]] = []
+    for one in runs:
+        known = one.forecasts[one.forecasts["actual"].notna()]
+        for (target, step), part in known.groupby(["target", "step"]):
+            centred = part["actual"] - part.groupby("symbol")["actual"].transform("mean")
+            total = float((centred**2).sum())
+            r2 = 1.0 - float(losses.squared_error(part).sum()) / total if total > 0 else np.nan
+            rows.append((one.group, one.seed, target, step, r2))
+    return pd.DataFrame(rows, columns=["group", "seed", "target", "step", "r2"])
+
+
+def _ranks(directories: Sequence[Path], runs: Sequence[Scored]) -> pd.DataFrame:
+    """Mean effective rank of what heads compare and of what they write, by group, where runs were probed."""
+    rows: list[tuple[str, str, float]] = []
+    complete = [path for path in directories if _done(run.read_summary(path))]
+    for path, one in zip(complete, runs, strict=True):
+        facts = run.read_tables(path).get("head_facts")
+        if facts is None:
+            continue
+        chosen = facts[facts["fact"].astype(str).str.startswith("effective rank")]
+        rows += [
+            (one.group, str(fact).replace("effective rank ", "rank_"), float(value))
+            for fact, value in zip(chosen["fact"], chosen["value"], strict=True)
+        ]
+    ranks = pd.DataFrame(rows, columns=["group", "rank", "value"])
+    return ranks.groupby(["group", "rank"])["value"].mean().unstack("rank").reset_index()

@@ -1,0 +1,115 @@
+"""The verbs that need no run: `bars`, `compare`, `budget`; and the options that they share with train.py."""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from forecaster.compose import configured
+from forecaster.errors import ConfigError
+from forecaster.explain import TYPED, display
+
+
+def bars(arguments: Sequence[str]) -> int:
+    """Prints what a source holds; exit code 3 where a run on it would stop."""
+    kept = [Path(argument.removeprefix("quality=")) for argument in arguments if argument.startswith("quality=")]
+    multirun, overrides = options([argument for argument in arguments if not argument.startswith("quality=")])
+    if multirun:
+        raise ConfigError(f"-m is not an option of bars (in {TYPED}); load one source at a time")
+    if given := [line for line in overrides if line.startswith("run=")]:
+        raise ConfigError(f"{given[0]}: bars loads a source, no run (in {TYPED}); write forecaster bars source=NAME")
+    if wrong := [path for path in kept if path.suffix != ".csv"]:
+        raise ConfigError(f"quality={wrong[0]} is no CSV file (in {TYPED}); write quality=NAME.csv")
+    # Without an experiment the parts' own values: those of sp500 end the training part in 2012.
+    named = any(line.startswith("experiment=") for line in overrides)
+    config = configured([*overrides, *([] if named else ["~experiment", "experiment_name=bars"])])
+    from forecaster import data, run
+    from forecaster.bars.cleaning import PoisonedBarsError
+    from forecaster.report.quality import bars_text, quality_text
+
+    poisoned: PoisonedBarsError | None = None
+    try:
+        bars = data.load_bars(config.source)
+        quality, windows = data.preview(config, bars)
+        text = f"{bars_text(bars)}{quality_text(quality)}{windows}\n"
+    except PoisonedBarsError as fault:
+        poisoned, quality, text = fault, fault.quality, quality_text(fault.quality)
+    sys.stdout.write(text)
+    for path in kept:
+        run.write_table(path.parent, path.stem, quality)
+    if poisoned:
+        raise poisoned
+    return 0
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Prints runs side by side, and the path of the page."""
+    against = [argument.removeprefix("against=") for argument in arguments if argument.startswith("against=")]
+    names = [argument for argument in arguments if not argument.startswith("against=")]
+    if wrong := [name for name in names if name.startswith("-")]:
+        raise ConfigError(f"{wrong[0]} is not an option of compare (in {TYPED}); write compare DIR... [against=GROUP]")
+    if not names or len(against) > 1:
+        raise ConfigError(f"compare takes directories and one against= (in {TYPED}); write forecaster compare DIR...")
+    from forecaster import comparison
+
+    comparison.found(names)
+    text, page = comparison.compared(names, against[0] if against else None)
+    sys.stdout.write(f"{text}{display(page)}\n")
+    return 0
+
+
+def budget(arguments: Sequence[str]) -> int:
+    """Prints what heads cost at a width, or what an experiment's networks cost."""
+    flags = {"--width": "512", "--heads": "", "--layers": "1"}
+    given, rest = dict[str, str](), iter(arguments)
+    overrides = [line for line in rest if line.split("=")[0] not in flags or not _flag(line, rest, given)]
+    if wrong := [line for line in overrides if line.startswith("-")]:
+        raise ConfigError(f"{wrong[0]} is not an option of budget (in {TYPED}); choose {', '.join(flags)}")
+    if given and overrides:
+        raise ConfigError(f"{overrides[0]} beside {next(iter(given))} (in {TYPED}); give one of the two kinds")
+    if not given:
+        config = configured(overrides)
+        from forecaster import budgeting
+
+        sys.stdout.write(budgeting.experiment_text(config))
+        return 0
+    if "--heads" not in given:
+        raise ConfigError(f"budget has no --heads (in {TYPED}); write --width 512 --heads 1,8,32,64")
+    numbers = {name: _counts(name, value) for name, value in (flags | given).items()}
+    from forecaster import budgeting
+
+    sys.stdout.write(budgeting.heads_text(numbers["--width"][0], numbers["--heads"], numbers["--layers"][0]))
+    return 0
+
+
+def _flag(line: str, rest: Iterator[str], given: dict[str, str]) -> bool:
+    """Takes --name=value, or --name and the value after it, into `given`."""
+    name, sign, value = line.partition("=")
+    given[name] = value if sign else next(rest, "")
+    return True
+
+
+def _counts(name: str, text: str) -> list[int]:
+    words = text.split(",")
+    if not all(re.fullmatch(r"[1-9]\d*", word) for word in words) or (name != "--heads" and len(words) > 1):
+        raise ConfigError(f"{name} {text} (in {TYPED}); write whole numbers from 1, as --width 512 --heads 1,8,32,64")
+    return [int(word) for word in words]
+
+
+def options(arguments: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether -m was given, and the overrides; the folder of --config-dir is one of them for Hydra."""
+    multirun, overrides, rest = False, list[str](), iter(arguments)
+    for argument in rest:
+        if argument in ("-m", "--multirun"):
+            multirun = True
+        elif argument.split("=")[0] == "--config-dir":
+            named = argument.partition("=")[2] or next(rest, "")
+            folder = Path(named)
+            if not named or not folder.is_dir():
+                raise ConfigError(f"--config-dir={folder} is not a directory (in {TYPED}); give an existing one")
+            overrides.append(f'hydra.searchpath=["file://{folder.absolute()}"]')
+        elif argument.startswith("-"):
+            raise ConfigError(f"{argument} is not an option (in {TYPED}); choose -m, --config-dir DIR or --help")
+        else:
+            overrides.append(argument)
+    return multirun, overrides
