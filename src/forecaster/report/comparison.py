@@ -28,6 +28,12 @@ COLUMNS = (
     "over seeds",
 )
 WIDTH = 160
+WORD = {
+    "better": "better than",
+    "worse": "worse than",
+    "no different": "no different from",
+    "undefined": "not to be told from",
+}
 WORDS = (
     "Validation loss (all targets together, what a choice between groups should go by), r2 and pinball loss: mean over "
     "seeds, and their standard deviation over seeds where there are several. mse ratio: "
@@ -55,10 +61,10 @@ def comparison_page(table: pd.DataFrame, seeds: pd.DataFrame, unequal: str) -> s
     """The comparison as one HTML page. seeds: group, seed, target, step, r2 of every run."""
     tables = [Table(title, COLUMNS, [_cells(row) for row in rows]) for title, rows in _by_target(table)]
     picture: Picture = drawn_picture(
-        "compare",
+        "runs",
         "r2 of every run",
-        "A dot is one run on the test part, the line its group's mean; right is better. Groups whose dots overlap "
-        "differ by no more than their seeds do.",
+        "A dot is one run on the test part, the line its group's mean; right is better. Where every seed "
+        "has bars of its own, groups are compared seed by seed, as in the table.",
         _dots(seeds),
     )
     sections = [
@@ -79,10 +85,10 @@ def _by_target(table: pd.DataFrame) -> list[tuple[str, list[dict[str, object]]]]
 def _cells(row: dict[str, object]) -> list[Cell]:
     verdict = word(row["verdict"])
     by_days = number(row["p"]) is not None
-    days = Cell(p_value(row["p"]), verdict, TONES.get(verdict, "")) if by_days else Cell("")
-    seeds = (
-        Cell(p_value(row["seeds_p"]), "" if by_days else verdict) if number(row["seeds_p"]) is not None else Cell("")
-    )
+    days = Cell(verdict, p_value(row["p"]), TONES.get(verdict, "")) if by_days else Cell("")
+    p = p_value(row["seeds_p"])
+    alone = Cell(verdict, p, TONES.get(verdict, ""))
+    seeds = Cell("") if number(row["seeds_p"]) is None else Cell(p) if by_days else alone
     return [
         Cell(word(row["group"])),
         Cell(f"{whole(row['parameters']):,}"),
@@ -107,7 +113,7 @@ def _sentences(table: pd.DataFrame) -> list[str]:
         if word(row["verdict"]):
             p = row["p"] if number(row["p"]) is not None else row["seeds_p"]
             told.append(
-                f"{row['target']}, step {whole(row['step'])}: {row['group']} is {row['verdict']} against "
+                f"{row['target']}, step {whole(row['step'])}: {row['group']} is {WORD[word(row['verdict'])]} "
                 f"{row['against']} (r2 {decimals(row['r2'])}, mse ratio {decimals(row['loss_ratio'])}, {p_value(p)})"
             )
     return told
