@@ -1,20 +1,19 @@
 """`forecaster budget`: what heads and networks cost, as tables."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from io import StringIO
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from forecaster.config import Config
+from forecaster.data import DEFAULT_WINDOW
 from forecaster.networks import budget
-from forecaster.networks.choice import KINDS, Shape, network
+from forecaster.networks.choice import KINDS, network, parameters
+from forecaster.prepare import shape_of
 from forecaster.windows.features import FEATURES, WEEKDAYS
 
 WIDTH = 120
-DEFAULT_WINDOW = 64
 
 
 def heads_text(width: int, heads: Sequence[int], layers: int) -> str:
@@ -30,14 +29,15 @@ def heads_text(width: int, heads: Sequence[int], layers: int) -> str:
 
 def experiment_text(config: Config) -> str:
     """Networks of an experiment: each kind at its size, then the parts of its own network and its heads."""
-    shape = shape_of(config)
+    # On full daily bars; a window left open is the default one.
+    length = config.model.window or DEFAULT_WINDOW
+    shape = shape_of(config, len(FEATURES), length, config.data.horizon, len(config.data.targets), len(WEEKDAYS))
     own = config.model.kind
     table = _table("network", "parameters", "to attention", "multiply-adds a window")
-    wanted = _count("attention", shape)
+    wanted = parameters("attention", shape)
     for kind in KINDS:
-        found = _count(kind, shape)
-        with torch.random.fork_rng():
-            made = network(kind, shape)
+        made = network(kind, shape)
+        found = sum(parameter.numel() for parameter in made.parameters())
         adds = budget.multiply_adds(made, shape.features, shape.horizon, shape.future)
         table.add_row(f"{kind} *" if kind == own else kind, f"{found:,}", f"{found / wanted:.1%}", f"{adds:,}")
     parts = _table(f"parts of {own}", "parameters")
@@ -49,32 +49,6 @@ def experiment_text(config: Config) -> str:
     )
     heads = 1 if own == "single_head" else shape.heads
     return f"{head}{_printed(table)}{_printed(parts)}{heads_text(shape.width, [heads], shape.layers)}"
-
-
-def shape_of(config: Config) -> Shape:
-    """The experiment's network on full daily bars; a window left open is the default one."""
-    model = config.model
-    return Shape(
-        features=len(FEATURES),
-        length=model.window or DEFAULT_WINDOW,
-        width=model.width,
-        heads=model.heads,
-        layers=model.layers,
-        feedforward=model.feedforward,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        causal=model.causal,
-        positions=model.positions,
-        skip=model.skip,
-        horizon=config.data.horizon,
-        targets=len(config.data.targets),
-        future=len(WEEKDAYS),
-    )
-
-
-def _count(kind: str, shape: Shape) -> int:
-    with torch.random.fork_rng():
-        return sum(parameter.numel() for parameter in network(kind, replace(shape)).parameters())
 
 
 def _table(*names: str) -> Table:

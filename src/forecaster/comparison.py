@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
 
 from forecaster import run
 from forecaster.errors import ConfigError, DataError
 from forecaster.explain import TYPED, display, within
-from forecaster.forecasts import frame, losses
-from forecaster.forecasts.compare import Scored, compare, same_parameters
+from forecaster.forecasts import frame
+from forecaster.forecasts.compare import Scored, by_run, compare, same_parameters
 from forecaster.report.comparison import comparison_page, comparison_text
 from forecaster.report.values import NETWORKS
 
@@ -54,7 +53,7 @@ def compared(names: Sequence[str], against: str | None) -> tuple[str, Path]:
     told = [] if same_parameters(runs, WITHIN) else [f"Parameter counts differ by more than {WITHIN:.0%}."]
     told += [f"{display(path)} is left out: {reason}." for path, reason in left_out]
     run.write_table(target, TABLE, table)
-    run.write_text(target / PAGE, comparison_page(table, _by_seed(runs), " ".join(told)))
+    run.write_text(target / PAGE, comparison_page(table, by_run(runs), " ".join(told)))
     return comparison_text(table, " ".join(told)), target / PAGE
 
 
@@ -99,18 +98,6 @@ def _label(values: Mapping[str, object], differing: Sequence[str]) -> str:
         rest = [key for key in differing if not key.startswith("model.")]
         return ", ".join([str(values["model.kind"]), *(f"{key}={values.get(key)}" for key in rest)])
     return ", ".join(f"{key.removeprefix('model.')}={values.get(key)}" for key in differing) or "all"
-
-
-def _by_seed(runs: Sequence[Scored]) -> pd.DataFrame:
-    rows: list[tuple[object, ...]] = []
-    for one in runs:
-        known = one.forecasts[one.forecasts["actual"].notna()]
-        for (target, step), part in known.groupby(["target", "step"]):
-            centred = part["actual"] - part.groupby("symbol")["actual"].transform("mean")
-            total = float((centred**2).sum())
-            r2 = 1.0 - float(losses.squared_error(part).sum()) / total if total > 0 else np.nan
-            rows.append((one.group, one.seed, target, step, r2))
-    return pd.DataFrame(rows, columns=["group", "seed", "target", "step", "r2"])
 
 
 def _ranks(directories: Sequence[Path], runs: Sequence[Scored]) -> pd.DataFrame:

@@ -12,7 +12,9 @@ from forecaster.sources import SOURCES, Source, day_or_share, shown, source_faul
 
 TARGETS = ("return", "volatility", "volume")
 BASELINES = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
+ENCODERS = ("attention", "single_head", "attention_free")
 KINDS = ("attention", "encoder_decoder", "single_head", "attention_free", "lstm", "gru", "dlinear")
+POOLINGS = ("last", "mean", "attention")
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "lag", "none")
 LOGGERS = ("csv", "tensorboard", "mlflow", "wandb")
 
@@ -66,6 +68,7 @@ class Model:
     dropout: float
     attention_dropout: float
     positions: str
+    pooling: str
     causal: bool
     skip: bool
     optimizer: Optimizer
@@ -212,6 +215,10 @@ def _model_faults(model: Model) -> Iterator[tuple[str, str, str]]:
         yield "model.heads", f"does not divide model.width={model.width}", f"choose one of {', '.join(divisors)}"
     if model.kind not in KINDS:
         yield "model.kind", "is not known", f"choose one of {', '.join(KINDS)}"
+    if model.pooling not in POOLINGS:
+        yield "model.pooling", "is not known", f"choose one of {', '.join(POOLINGS)}"
+    if model.pooling != "last" and model.kind not in ENCODERS:
+        yield "model.pooling", f"is read by {', '.join(ENCODERS)} alone, not by {model.kind}", "leave it at last"
     if model.positions not in POSITIONS:
         yield "model.positions", "is not known", f"choose one of {', '.join(POSITIONS)}"
     if model.kind == "encoder_decoder" and (model.positions != "learned" or model.causal):

@@ -53,8 +53,18 @@ def prepare(config: Config, bars: Bars, folder: Path) -> Line:
 def untrained(config: Config, built: panel.Panel, length: int, scaler: scaling.Scaler) -> Task:
     """The configuration's network for a panel, with a scaler; its weights are drawn from the seed set before."""
     model = config.model
-    shape = Shape(
-        features=len(built.feature_names),
+    shape = shape_of(
+        config, len(built.feature_names), length, built.horizon, len(built.target_names), built.future_size
+    )
+    recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
+    return Task(network(model.kind, shape), scaler, recipe)
+
+
+def shape_of(config: Config, features: int, length: int, horizon: int, targets: int, future: int) -> Shape:
+    """The configured network's shape on bars with so many features, and a window of this length."""
+    model = config.model
+    return Shape(
+        features=features,
         length=length,
         width=model.width,
         heads=model.heads,
@@ -64,13 +74,12 @@ def untrained(config: Config, built: panel.Panel, length: int, scaler: scaling.S
         attention_dropout=model.attention_dropout,
         causal=model.causal,
         positions=model.positions,
+        pooling=model.pooling,
         skip=model.skip,
-        horizon=built.horizon,
-        targets=len(built.target_names),
-        future=built.future_size,
+        horizon=horizon,
+        targets=targets,
+        future=future,
     )
-    recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
-    return Task(network(model.kind, shape), scaler, recipe)
 
 
 def description(config: Config, built: panel.Panel, length: int) -> dict[str, object]:
@@ -88,6 +97,7 @@ def description(config: Config, built: panel.Panel, length: int) -> dict[str, ob
         "layers": model.layers,
         "feedforward": model.feedforward,
         "positions": model.positions,
+        "pooling": model.pooling,
         "causal": model.causal,
         "skip": model.skip,
     }

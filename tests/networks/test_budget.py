@@ -17,6 +17,7 @@ SHAPE = Shape(
     attention_dropout=0.0,
     causal=False,
     positions="learned",
+    pooling="last",
     skip=False,
     horizon=2,
     targets=1,

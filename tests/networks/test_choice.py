@@ -20,6 +20,7 @@ SHAPE = Shape(
     attention_dropout=0.0,
     causal=False,
     positions="learned",
+    pooling="last",
     skip=True,
     horizon=1,
     targets=3,

@@ -141,6 +141,21 @@ def test_order_of_the_bars_matters_but_without_positions(positions: str) -> None
     assert same == (positions == "none")
 
 
+@pytest.mark.parametrize("pooling", ["mean", "attention"])
+def test_pooled_readout_reads_every_bar_and_computes_every_query(pooling: str) -> None:
+    network = encoder(pooling=pooling, skip=False, positions="none", layers=1)
+    assert network.computed(0) == tuple(range(L))
+    assert encoder(layers=1).computed(0) == (L - 1,)
+    x = window()
+    # Without positions a pool of all bars does not see their order at all.
+    torch.testing.assert_close(network(x).mean_BHC, network(x.flip(1)).mean_BHC, atol=1e-5, rtol=0)
+    if pooling == "attention":  # its query starts at zero: the mean
+        plain = encoder(pooling="mean", skip=False, positions="none", layers=1)
+        torch.testing.assert_close(network(x).mean_BHC, plain(x).mean_BHC)
+        torch.nn.init.normal_(network.pool, std=3.0)
+        assert not torch.allclose(network(x).mean_BHC, plain(x).mean_BHC, atol=1e-3)
+
+
 def test_layers_have_biases_of_their_own() -> None:
     network = encoder(positions="lag")
     tables = {id(block.attention.relative.table_NR) for block in network.blocks}

@@ -64,6 +64,16 @@ def compare(runs: Sequence[Scored], reference: str) -> pd.DataFrame:
     return pd.DataFrame(table, columns=list(COLUMNS))
 
 
+def by_run(runs: Sequence[Scored]) -> pd.DataFrame:
+    """group, seed, target, step and r2 of every run."""
+    rows = [
+        (one.group, one.seed, target, step, _numbers(_part(one, target, step))[0])
+        for one in runs
+        for target, step in _targets(one.forecasts)
+    ]
+    return pd.DataFrame(rows, columns=["group", "seed", "target", "step", "r2"])
+
+
 def same_parameters(runs: Sequence[Scored], within: float = 0.02) -> bool:
     """Whether the largest network has at most that share more parameters than the smallest."""
     sizes = [run.parameters for run in runs]

@@ -33,6 +33,7 @@ class Shape:
     attention_dropout: float
     causal: bool
     positions: str
+    pooling: str
     skip: bool
     horizon: int
     targets: int
@@ -91,6 +92,7 @@ def _made(kind: str, shape: Shape) -> Network:
                 horizon=shape.horizon,
                 targets=shape.targets,
                 average=kind == "attention_free",
+                pooling=shape.pooling,
             )
         case "encoder_decoder":
             return EncoderDecoder(

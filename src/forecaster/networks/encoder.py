@@ -1,5 +1,6 @@
 """The forecaster's network: a pre-norm transformer encoder over a window of bars, read at its last bar."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,8 +55,10 @@ class Block(nn.Module):
 class Encoder(nn.Module):
     """Window of scaled features to mean and quantiles of every target and step.
 
-    The last layer computes only the last bar's query, which is all that the readout reads. average: attention's place
-    is taken by a plain average, which has no heads.
+    pooling: what the readout reads of the bars' vectors x_t: "last", x_L alone, for which the last layer computes no
+    other query; "mean" of all; "attention", sum_t softmax(x_t . w / sqrt(D)) x_t with a learned query w, the mean at
+    first. average: attention's place is taken by a plain average, which has no heads.
+    Yang et al. (2016), Hierarchical Attention Networks for Document Classification (the pooling by a learned query).
     """
 
     wave: Tensor | None
@@ -77,6 +80,7 @@ class Encoder(nn.Module):
         horizon: int,
         targets: int,
         average: bool = False,
+        pooling: str = "last",
     ) -> None:
         super().__init__()
         self.length, self.layers, self.heads = length, layers, 0 if average else heads
@@ -103,6 +107,8 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.readout = Readout(width, 3 * features if skip else 0, horizon, targets)
+        self.pooling = pooling
+        self.pool = nn.Parameter(torch.zeros(width)) if pooling == "attention" else None
 
     def forward(
         self,
@@ -119,12 +125,22 @@ class Encoder(nn.Module):
         x_BTD = self.dropout(x_BTD)
         captured: dict[int, Captured] = {}
         for layer in range(self.layers):
-            queries = (self.length - 1,) if layer == self.layers - 1 else None
+            computed = self.computed(layer)
+            queries = computed if len(computed) < self.length else None
             x_BTD, record = self.blocks[layer](x_BTD, queries, (edits or {}).get(layer), (capture or {}).get(layer))
             if record is not None:
                 captured[layer] = record
-        quantiles_BHCQ, mean_BHC = self.readout(self.norm(x_BTD[:, -1]), linear_inputs(x_BLF))
+        quantiles_BHCQ, mean_BHC = self.readout(self._pooled(x_BTD), linear_inputs(x_BLF))
         return Output(quantiles_BHCQ, mean_BHC, captured)
+
+    def _pooled(self, x_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        if self.pooling == "last":
+            return self.norm(x_BTD[:, -1])
+        x_BTD = self.norm(x_BTD)
+        if self.pool is None:
+            return x_BTD.mean(1)
+        weights_BT = (x_BTD @ self.pool / math.sqrt(len(self.pool))).softmax(-1)
+        return (weights_BT[:, None] @ x_BTD)[:, 0]
 
     def attention(self, layer: int) -> MultiHeadAttention:
         """The attention module of a layer."""
@@ -134,8 +150,9 @@ class Encoder(nn.Module):
         return block.attention
 
     def computed(self, layer: int) -> tuple[int, ...]:
-        """Query positions that a layer computes: every bar, but in the last layer the last bar alone."""
-        return (self.length - 1,) if layer == self.layers - 1 else tuple(range(self.length))
+        """Query positions that a layer computes: every bar, but in the last layer only those that are read."""
+        last = layer == self.layers - 1 and self.pooling == "last"
+        return (self.length - 1,) if last else tuple(range(self.length))
 
 
 def _relative(positions: str, heads: int, length: int, causal: bool) -> Alibi | LagBias | None:
