@@ -34,6 +34,7 @@ def hours_of(code: str) -> Hours:
 def _library_calendar(code: str) -> ExchangeCalendar:
     try:
         return exchange_calendars.get_calendar(code, start=FIRST)
+    # What the library raises for a start before its first recorded holiday; the narrower one is tried, and told.
     except (ValueError, NotImplementedError):
         return _from_first_record(code)
 

@@ -26,6 +26,7 @@ def unpacked(path: Path, name: str) -> bytes:
             raise DataError(f"{name} is no gzip file: it begins with {content[:8]!r}: fetch it again")
     except PermissionError as reason:
         raise DataError(f"{name} can't be opened: no permission to read it: change its mode") from reason
+    # Broken and cut archives, compressions that zipfile lacks (NotImplementedError), passwords (RuntimeError).
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as reason:
         text = short(" ".join(str(reason).split()))
         raise DataError(f"{name} can't be unpacked ({text}): fetch it again") from reason
