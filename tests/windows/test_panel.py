@@ -165,8 +165,8 @@ def test_no_window_spans_a_gap_and_every_other_is_there(
             where.append(start + origin)
         start += len(own)
     assert built.origins(length).tolist() == kept
-    assert built.gapped(length).tolist() == gapped
-    assert built.undefined(length).tolist() == undefined
+    assert built.origins(length, panel.GAPPED).tolist() == gapped
+    assert built.origins(length, panel.UNDEFINED).tolist() == undefined
 
 
 def test_a_night_a_half_day_a_holiday_and_a_weekend_are_no_gap_but_a_missing_hour_is() -> None:
@@ -179,8 +179,8 @@ def test_a_night_a_half_day_a_holiday_and_a_weekend_are_no_gap_but_a_missing_hou
     built = panel.build(holed, ("return",), 1, max_gap=0)
     assert built.gaps.tolist() == [100]
     # The gap lies between two of a window's 8 bars or before its target for 8 origins, rows 99 to 106.
-    assert built.gapped(8).tolist() == list(range(99, 107))
-    assert len(panel.build(holed, ("return",), 1, max_gap=1).gapped(8)) == 0
+    assert built.origins(8, panel.GAPPED).tolist() == list(range(99, 107))
+    assert len(panel.build(holed, ("return",), 1, max_gap=1).origins(8, panel.GAPPED)) == 0
 
 
 def test_the_next_bar_is_not_forecast_from_a_window_across_a_gap() -> None:

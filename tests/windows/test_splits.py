@@ -136,7 +136,8 @@ def test_every_full_window_is_counted_once_by_symbol_and_part(
         return
     distinct = np.unique(built.times)
     ends = [int(np.searchsorted(distinct, end)) for end in (parts.train_end, parts.validation_end)]
-    lost = {name: set(getattr(built, name)(length)) for name in ("gapped", "undefined")}
+    fates = {"gapped": panel.GAPPED, "undefined": panel.UNDEFINED}
+    lost = {name: set(built.origins(length, fate)) for name, fate in fates.items()}
     expected = {name: np.zeros((4, len(times)), dtype=int) for name in splits.PARTS}
     rows: dict[str, list[int]] = {name: [] for name in splits.PARTS}
     for symbol in range(len(times)):

@@ -32,7 +32,7 @@ def test_the_volume_target_of_a_bar_without_volume_is_undefined_and_its_origins_
     built = panel.build(bars, TARGETS, 2)
     assert np.isnan(built.targets[49, 0, 2])
     assert np.isnan(built.targets[48, 1, 2])
-    assert list(built.undefined(5)) == [48, 49]
+    assert list(built.origins(5, panel.UNDEFINED)) == [48, 49]
     assert not set(built.origins(5)) & {48, 49}
     assert len(built.origins(5)) == 60 - 20 - 5 - 2 + 1 - 2
 

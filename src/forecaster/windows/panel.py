@@ -136,17 +136,12 @@ class Panel:
             fate[self._spans_gap(rows, length, self.horizon)] = GAPPED
         return rows, fate
 
-    def origins(self, length: int) -> Int[np.ndarray, " n"]:
-        """Every row that ends a full window without a gap and with known targets."""
-        return self._with_fate(length, KEPT)
-
-    def gapped(self, length: int) -> Int[np.ndarray, " n"]:
-        """Rows that `origins` leaves out because a gap lies in their window or before their targets."""
-        return self._with_fate(length, GAPPED)
-
-    def undefined(self, length: int) -> Int[np.ndarray, " n"]:
-        """Rows that `origins` leaves out because a target is undefined (a target bar without volume)."""
-        return self._with_fate(length, UNDEFINED)
+    def origins(self, length: int, fate: int = KEPT) -> Int[np.ndarray, " n"]:
+        """Every row that ends a full window without a gap and with known targets, or those of another fate (see
+        `candidates`).
+        """
+        each = (self.candidates(symbol, length) for symbol in range(len(self.symbols)))
+        return np.concatenate([rows[fates == fate] for rows, fates in each])
 
     def last_origins(self, length: int) -> Int[np.ndarray, " n"]:
         """The last bar of each symbol that has a full window, without a gap, before it: where the next forecast is
@@ -163,10 +158,6 @@ class Panel:
         # A gap stands before its row: the first bar of a window may have one, its last target may not.
         before = np.searchsorted(self.gaps, rows - length + 2)
         return np.searchsorted(self.gaps, rows + horizon, side="right") > before
-
-    def _with_fate(self, length: int, fate: int) -> Int[np.ndarray, " n"]:
-        each = (self.candidates(symbol, length) for symbol in range(len(self.symbols)))
-        return np.concatenate([rows[fates == fate] for rows, fates in each])
 
 
 def build(
