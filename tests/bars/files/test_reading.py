@@ -227,7 +227,7 @@ def test_when_a_case_is_no_table_of_bars_then_one_line_says_why(name: str, messa
 
 def test_when_files_are_packed_then_they_read_as_their_text(write: Write, tmp_path: Path):
     text = (HEADER + DAYS).encode()
-    write(gzip.compress(text), "GZ.csv.gz")
+    write(gzip.compress(text, mtime=0), "GZ.csv.gz")
     with zipfile.ZipFile(tmp_path / "ZIP.csv.zip", "w") as archive:
         archive.writestr("inside.csv", text)
     for name in ("GZ.csv.gz", "ZIP.csv.zip"):
@@ -254,7 +254,7 @@ def test_when_text_is_no_utf8_then_it_is_read_as_cp1252_and_noted(write: Write):
     [
         (b"\x1f\x8bbroken", "A.csv.gz", "A.csv.gz can't be unpacked"),
         (b"plain", "A.csv.gz", "A.csv.gz is no gzip file: it begins with b'plain': fetch it again"),
-        (gzip.compress(b"Date,Close\n" * 99)[:-9], "A.csv.gz", "A.csv.gz can't be unpacked"),
+        (gzip.compress(b"Date,Close\n" * 99, mtime=0)[:-9], "A.csv.gz", "A.csv.gz can't be unpacked"),
         (b"PK\x03\x04broken", "A.csv.zip", "A.csv.zip can't be unpacked"),
         (b"no archive", "A.csv.zip", "A.csv.zip can't be unpacked"),
         (b"PAR1broken", "A.parquet", "A.parquet is cut or no Parquet file"),
