@@ -11,7 +11,8 @@ from torch import Tensor
 from forecaster.config import POSITIONS
 from forecaster.networks.attention import Edit
 from forecaster.networks.encoder import Encoder, linear_inputs
-from forecaster.networks.readout import MEDIAN, QUANTILES, Readout, ordered
+from forecaster.networks.quantiles import MEDIAN, QUANTILES
+from forecaster.networks.readout import Readout, ordered
 
 B, L, F, D, N, H, C = 2, 7, 3, 20, 5, 4, 2
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 from forecaster.training.losses import loss, pinball
 
 

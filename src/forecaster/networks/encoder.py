@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from forecaster.networks.attention import Captured, Edit, MultiHeadAttention
 from forecaster.networks.averaging import Averaging
+from forecaster.networks.dropout import Dropout
 from forecaster.networks.positions import Alibi, LagBias, learned, sinusoidal
 from forecaster.networks.readout import Readout
 
@@ -37,7 +38,7 @@ class Block(nn.Module):
         self.norm_attention, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = attention
         self.mlp = nn.Sequential(nn.Linear(width, feedforward), nn.GELU(), nn.Linear(feedforward, width))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -83,7 +84,7 @@ class Encoder(nn.Module):
         pooling: str = "last",
     ) -> None:
         super().__init__()
-        self.length, self.layers, self.heads = length, layers, 0 if average else heads
+        self.length, self.layers, self.heads, self.causal = length, layers, 0 if average else heads, causal
         self.embed = nn.Linear(features, width)
         self.position = learned(length, width) if positions == "learned" else None
         self.register_buffer("wave", sinusoidal(torch.arange(length), width) if positions == "sinusoidal" else None)
@@ -104,7 +105,7 @@ class Encoder(nn.Module):
             )
             for _ in range(layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.readout = Readout(width, 3 * features if skip else 0, horizon, targets)
         self.pooling = pooling
@@ -115,8 +116,15 @@ class Encoder(nn.Module):
         x_BLF: Float[Tensor, "B L F"],
         edits: Mapping[int, Edit] | None = None,
         capture: Mapping[int, Sequence[int]] | None = None,
+        origins: int = 1,
     ) -> Output:
-        """Forecast in scaled target units; edits and capture by layer."""
+        """Forecast in scaled target units; edits and capture by layer.
+
+        With origins T > 1 one from each of the window's last T bars, [B T, ...], window by window and oldest first: of
+        a causal network, which lets none of them see a later bar. ValueError for another network.
+        """
+        if origins > 1 and not (self.causal and self.pooling == "last"):
+            raise ValueError("only a causal network that reads out single bars can forecast from several of a window")
         x_BTD = self.embed(x_BLF)
         if self.position is not None:
             x_BTD = x_BTD + self.position
@@ -125,12 +133,13 @@ class Encoder(nn.Module):
         x_BTD = self.dropout(x_BTD)
         captured: dict[int, Captured] = {}
         for layer in range(self.layers):
-            computed = self.computed(layer)
+            computed = self.computed(layer, origins)
             queries = computed if len(computed) < self.length else None
             x_BTD, record = self.blocks[layer](x_BTD, queries, (edits or {}).get(layer), (capture or {}).get(layer))
             if record is not None:
                 captured[layer] = record
-        quantiles_BHCQ, mean_BHC = self.readout(self._pooled(x_BTD), linear_inputs(x_BLF))
+        read_BD = self._pooled(x_BTD) if origins == 1 else self.norm(x_BTD[:, -origins:]).flatten(0, 1)
+        quantiles_BHCQ, mean_BHC = self.readout(read_BD, linear_inputs(x_BLF, origins))
         return Output(quantiles_BHCQ, mean_BHC, captured)
 
     def _pooled(self, x_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
@@ -149,10 +158,10 @@ class Encoder(nn.Module):
         assert isinstance(block.attention, MultiHeadAttention)
         return block.attention
 
-    def computed(self, layer: int) -> tuple[int, ...]:
+    def computed(self, layer: int, origins: int = 1) -> tuple[int, ...]:
         """Query positions that a layer computes: every bar, but in the last layer only those that are read."""
         last = layer == self.layers - 1 and self.pooling == "last"
-        return (self.length - 1,) if last else tuple(range(self.length))
+        return tuple(range(self.length - origins if last else 0, self.length))
 
 
 def _relative(positions: str, heads: int, length: int, causal: bool) -> Alibi | LagBias | None:
@@ -162,6 +171,18 @@ def _relative(positions: str, heads: int, length: int, causal: bool) -> Alibi | 
     return LagBias(heads, past=length - 1, ahead=0 if causal else length - 1) if positions == "lag" else None
 
 
-def linear_inputs(x_BLF: Float[Tensor, "B L F"]) -> Float[Tensor, "B K"]:
-    """What a log-HAR reads: each feature's last value and its mean over the last 5 and 22 bars (K = 3 F)."""
-    return torch.cat((x_BLF[:, -1], x_BLF[:, -WEEK:].mean(1), x_BLF[:, -MONTH:].mean(1)), dim=-1)
+def linear_inputs(x_BLF: Float[Tensor, "B L F"], origins: int = 1) -> Float[Tensor, "BT K"]:
+    """What a log-HAR reads: each feature's last value and its mean over the last 5 and 22 bars (K = 3 F), or over as
+    many as the window has; with origins T > 1 as it stood at each of the window's last T bars, [B T, K].
+    """
+    if origins == 1:
+        return torch.cat((x_BLF[:, -1], x_BLF[:, -WEEK:].mean(1), x_BLF[:, -MONTH:].mean(1)), dim=-1)
+    means = (_running_mean(x_BLF, bars)[:, -origins:] for bars in (WEEK, MONTH))
+    return torch.cat((x_BLF[:, -origins:], *means), dim=-1).flatten(0, 1)
+
+
+def _running_mean(x_BLF: Float[Tensor, "B L F"], bars: int) -> Float[Tensor, "B L F"]:
+    """Mean of each bar and of those before it, `bars` in all or as many as there are."""
+    sums_BLF = nn.functional.pad(x_BLF, (0, 0, bars - 1, 0)).unfold(1, bars, 1).sum(-1)
+    counts_L = torch.arange(1, x_BLF.shape[1] + 1, device=x_BLF.device, dtype=x_BLF.dtype).clamp(max=bars)
+    return sums_BLF / counts_L[:, None]

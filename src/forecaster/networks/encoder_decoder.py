@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from forecaster.networks.attention import Cache, Captured, Edit, MultiHeadAttention
+from forecaster.networks.dropout import Dropout
 from forecaster.networks.encoder import Block, Output, linear_inputs
 from forecaster.networks.positions import learned
 from forecaster.networks.readout import Readout
@@ -24,7 +25,7 @@ class DecoderBlock(nn.Module):
         self.attention = MultiHeadAttention(width, heads, dropout=attention_dropout, causal=True)
         self.cross = MultiHeadAttention(width, heads, dropout=attention_dropout)
         self.mlp = nn.Sequential(nn.Linear(width, feedforward), nn.GELU(), nn.Linear(feedforward, width))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, x_BHD: Float[Tensor, "B H D"], memory_BLD: Float[Tensor, "B L D"], caches: tuple[Cache, Cache] | None
@@ -74,7 +75,7 @@ class EncoderDecoder(nn.Module):
         self.decoder = nn.ModuleList(
             DecoderBlock(width, heads, feedforward, dropout, attention_dropout) for _ in range(layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.readout = Readout(width, 0, 1, targets)
         self.skip = nn.Linear(3 * features, horizon * targets, bias=False) if skip else None

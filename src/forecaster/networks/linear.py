@@ -10,7 +10,8 @@ from torch.nn.functional import avg_pool1d, pad
 
 from forecaster.networks.attention import Edit
 from forecaster.networks.encoder import Output, linear_inputs
-from forecaster.networks.readout import QUANTILES, ordered
+from forecaster.networks.quantiles import QUANTILES
+from forecaster.networks.readout import ordered
 
 TREND_BARS: Final = 25  # of the moving average, as published
 

@@ -5,8 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-MEDIAN = QUANTILES.index(0.5)
+from forecaster.networks.quantiles import MEDIAN, QUANTILES
 
 
 def ordered(raw_Q: Float[Tensor, "*B Q"]) -> Float[Tensor, "*B Q"]:

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from forecaster.networks.attention import Edit
+from forecaster.networks.dropout import Dropout
 from forecaster.networks.encoder import Output, linear_inputs
 from forecaster.networks.readout import Readout
 
@@ -40,7 +41,7 @@ class Recurrent(nn.Module):
         self.length = length
         self.embed = nn.Linear(features, width)
         self.cells = CELLS[cell](width, width, depth, batch_first=True, dropout=dropout if depth > 1 else 0.0)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.readout = Readout(width, 3 * features if skip else 0, horizon, targets)
 

@@ -1,13 +1,17 @@
 """The task: one network, its scaler, one training step."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, Final, cast
 
 import lightning
 import numpy as np
 import torch
 from jaxtyping import Float
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.strategies import ParallelStrategy
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -15,11 +19,15 @@ from torch.optim.lr_scheduler import LambdaLR
 from forecaster.errors import DivergedError
 from forecaster.networks.attention import Edit
 from forecaster.networks.choice import Headed, Network
-from forecaster.networks.encoder import Output
+from forecaster.networks.encoder import Encoder, Output
 from forecaster.networks.encoder_decoder import EncoderDecoder
 from forecaster.training.losses import loss
 from forecaster.windows.datamodule import Batch
 from forecaster.windows.scaling import Scaler
+
+# Windows whose activations are held at once: a larger batch's gradient is added up from such pieces, whose memory the
+# next one takes over while it is still in the processor's cache.
+PIECE: Final = 64
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,8 @@ class Recipe:
 class Task(lightning.LightningModule):
     """Trains a network on scaled windows; forecasts in the targets' own units.
 
+    The unit of relative features and targets is the volatility at the window's last bar, where the forecast is made.
+    every: forecasts are made at other bars too, which can't know that one; each bar then has its own unit.
     Loshchilov and Hutter (2019), Decoupled Weight Decay Regularization.
     """
 
@@ -46,9 +56,10 @@ class Task(lightning.LightningModule):
     target_relative: Tensor
     log_sigma_reference: Tensor
 
-    def __init__(self, network: Network, scaler: Scaler, recipe: Recipe) -> None:
+    def __init__(self, network: Network, scaler: Scaler, recipe: Recipe, *, every: bool = False) -> None:
         super().__init__()
-        self.network, self.recipe = network, recipe
+        self.automatic_optimization = False  # which knows no pieces of a batch
+        self.network, self.recipe, self.every = network, recipe, every
         for name in ("feature_mean", "feature_std", "target_mean", "target_std"):
             self.register_buffer(name, torch.from_numpy(getattr(scaler, name).astype(np.float32)))
         self.register_buffer("feature_relative", torch.from_numpy(scaler.feature_relative))
@@ -79,24 +90,53 @@ class Task(lightning.LightningModule):
             out.captured,
         )
 
-    def losses(self, batch: Batch) -> Float[Tensor, " B"]:
-        """Loss of each window, in scaled units; in training a decoder is told what happened before each step."""
-        x_BLF, future_BHK, actual_BHC = batch
-        scaled_BHC = (actual_BHC - self.target_mean) / self.target_std
-        out = self._scaled(x_BLF, future_BHK, teacher_BHC=scaled_BHC if self.training else None)
-        return loss(out.quantiles_BHCQ, out.mean_BHC, scaled_BHC)
+    def losses(self, batch: Batch) -> Float[Tensor, " n"]:
+        """Loss of each origin trained on, in scaled units; in training a decoder is told what came before each step."""
+        x_BLF, future_BHK, actual_NHC, used_N = batch
+        scaled_NHC = (actual_NHC - self.target_mean) / self.target_std
+        teacher_NHC = scaled_NHC if self.training and isinstance(self.network, EncoderDecoder) else None
+        out = self._scaled(x_BLF, future_BHK, teacher_BHC=teacher_NHC, origins=len(actual_NHC) // len(x_BLF))
+        return loss(out.quantiles_BHCQ, out.mean_BHC, scaled_NHC)[used_N]
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Mean loss of the batch; raises DivergedError at the first one that is not finite."""
-        losses_B = self.losses(batch)
-        value = self._add("train", losses_B)
-        if not math.isfinite(value):
-            raise self._diverged(f"the loss is {value}")
-        return losses_B.mean()
+    def training_step(self, batch: Batch, batch_idx: int) -> None:
+        """One step down the gradient of the batch's mean loss, which is added up piece by piece.
+
+        Raises DivergedError at the first loss or gradient that is not finite.
+        """
+        optimizer, schedule = self.optimizers(), self.lr_schedulers()
+        assert isinstance(optimizer, LightningOptimizer)
+        assert isinstance(schedule, LambdaLR)
+        optimizer.zero_grad()
+        strategy, processes = self.trainer.strategy, self.trainer.world_size
+        # Processes average their gradients, and each has a share of the batch.
+        count = float(strategy.reduce(batch[-1].sum(), reduce_op="sum")) / processes
+        left = -(-len(batch[0]) // PIECE)
+        for piece in pieces(batch):
+            left -= 1
+            losses_n = self.losses(piece)
+            value = self._add("train", losses_n)
+            # One process alone would leave the others waiting; what is not finite reaches the gradient of all.
+            if not math.isfinite(value) and processes == 1:
+                raise self._diverged(f"the loss is {value}")
+            with strategy.block_backward_sync() if isinstance(strategy, ParallelStrategy) and left else nullcontext():
+                self.manual_backward(losses_n.sum() / count)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip))
+        if not math.isfinite(norm):
+            raise self._diverged(f"the gradient's norm is {norm}")
+        optimizer.step()
+        schedule.step()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Adds to the mean over all validation windows, whatever the batch size."""
         self._add("validation", self.losses(batch))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the sums of the epoch so far."""
+        checkpoint["train_sums"] = self._summed("train")
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes them up."""
+        self._sums["train"] = checkpoint["train_sums"] if self.trainer.is_global_zero else [0.0, 0.0]
 
     def on_train_epoch_start(self) -> None:
         """Starts the epoch's sums."""
@@ -107,29 +147,19 @@ class Task(lightning.LightningModule):
         self._sums["validation"] = [0.0, 0.0]
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the mean losses that checkpoint and early stopping go by."""
-        for part, (total, count) in self._sums.items():
+        """Logs the mean losses, over all processes, that checkpoint and early stopping go by."""
+        for part in self._sums:
+            total, count = self._summed(part)
             if count:
-                self.log(f"{part}_loss", total / count)
-        total, count = self._sums["validation"]
+                self.log(f"{part}_loss", total / count, sync_dist=True)
+        total, count = self._summed("validation")
         if not math.isfinite(total / count):
             raise self._diverged(f"the validation loss is {total / count}")
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clips the gradient's norm; raises DivergedError where it is not finite."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip))
-        if not math.isfinite(norm):
-            raise self._diverged(f"the gradient's norm is {norm}")
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW and a schedule by step: linear warm-up, then half a cosine down to 0."""
         optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay
+            self.network.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True
         )
         total = int(self.trainer.estimated_stepping_batches)
         warmup = max(1, round(self.recipe.warmup * total))
@@ -141,7 +171,7 @@ class Task(lightning.LightningModule):
 
         return {
             "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
+            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor)},
         }
 
     def _scaled(
@@ -151,28 +181,50 @@ class Task(lightning.LightningModule):
         edits: Mapping[int, Edit] | None = None,
         capture: Mapping[int, Sequence[int]] | None = None,
         teacher_BHC: Float[Tensor, "B H C"] | None = None,
+        origins: int = 1,
     ) -> Output:
-        """Forecast in scaled target units, relative features and targets taken to and from the window's own unit."""
-        unit_B = (x_BLF[:, -1, self.log_sigma_column] - self.log_sigma_reference).exp()
-        unit_B1C = torch.where(self.target_relative, unit_B[:, None], torch.ones_like(unit_B)[:, None])[:, None]
-        x_BLF = torch.where(self.feature_relative, x_BLF / unit_B[:, None, None], x_BLF)
+        """Forecast in scaled target units from each of the windows' last origins, [B T, ...]; relative features and
+        targets are taken to and from their unit.
+        """
+        unit_BL = (x_BLF[:, 0 if self.every else -1 :, self.log_sigma_column] - self.log_sigma_reference).exp()
+        unit_N = unit_BL[:, -origins:].flatten()
+        unit_N1C = torch.where(self.target_relative, unit_N[:, None], torch.ones_like(unit_N)[:, None])[:, None]
+        x_BLF = torch.where(self.feature_relative, x_BLF / unit_BL[:, :, None], x_BLF)
         x_BLF = (x_BLF - self.feature_mean) / self.feature_std
-        if isinstance(self.network, EncoderDecoder):
-            told_BHC = None if teacher_BHC is None else teacher_BHC / unit_B1C
-            out = self.network(x_BLF, edits, capture, future_BHK=future_BHK, teacher_BHC=told_BHC)
-        else:
-            out = self.network(x_BLF, edits, capture)
-        return Output(out.quantiles_BHCQ * unit_B1C[..., None], out.mean_BHC * unit_B1C, out.captured)
+        match self.network:
+            case EncoderDecoder():
+                told_BHC = None if teacher_BHC is None else teacher_BHC / unit_N1C
+                out = self.network(x_BLF, edits, capture, future_BHK=future_BHK, teacher_BHC=told_BHC)
+            case Encoder():
+                out = self.network(x_BLF, edits, capture, origins)
+            case _:
+                out = self.network(x_BLF, edits, capture)
+        return Output(out.quantiles_BHCQ * unit_N1C[..., None], out.mean_BHC * unit_N1C, out.captured)
 
-    def _add(self, part: str, losses_B: Float[Tensor, " B"]) -> float:
-        total = float(losses_B.detach().double().sum())
+    def _add(self, part: str, losses_n: Float[Tensor, " n"]) -> float:
+        total = float(losses_n.detach().double().sum())
         self._sums[part][0] += total
-        self._sums[part][1] += len(losses_B)
+        self._sums[part][1] += len(losses_n)
         return total
+
+    def _summed(self, part: str) -> list[float]:
+        """The part's sum of losses and their number, over all processes."""
+        sums = torch.tensor(self._sums[part], dtype=torch.float64, device=self.device)
+        reduced = self.trainer.strategy.reduce(sums, reduce_op="sum")
+        return cast("list[float]", cast(Tensor, reduced).tolist())
 
     def _diverged(self, what: str) -> DivergedError:
         rate = self.trainer.optimizers[0].param_groups[0]["lr"]
         return DivergedError(
             f"training diverged: {what} at step {self.global_step} (epoch {self.current_epoch + 1}), "
-            f"learning rate {rate:.3g}; lower model.optimizer.lr or look at the quality report"
+            f"learning rate {rate:.3g}"
         )
+
+
+def pieces(batch: Batch) -> Iterator[Batch]:
+    """The batch, PIECE windows at a time."""
+    x_BLF, future_BHK, targets_NHC, used_N = batch
+    origins = len(targets_NHC) // len(x_BLF)
+    for first in range(0, len(x_BLF), PIECE):
+        windows, each = slice(first, first + PIECE), slice(first * origins, (first + PIECE) * origins)
+        yield x_BLF[windows], future_BHK[windows], targets_NHC[each], used_N[each]
