@@ -11,10 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 from forecaster import verbs
-from forecaster.compose import load
+from forecaster.compose import configured, load
 from forecaster.errors import ConfigError, ForecasterError
 from forecaster.explain import TYPED, conf_directory, display, groups
-from forecaster.jobs import Job, one_line, run, sweep
+from forecaster.jobs import one_line, run
+from forecaster.sweeps import sweep
+from forecaster.tally import Job
+from forecaster.training.place import check_number, place
 
 VERBS = {
     "train": "bars to report; the same as python train.py",
@@ -32,6 +35,7 @@ Trains attention forecasters on market bars, scores them, and probes what each a
 
   python train.py experiment=NAME [key=value ...]      bars to report, into outputs/NAME/
   python train.py -m experiment=NAME key=a,b [...]     a sweep: a job for each combination of values
+  python train.py resume=DIR                           goes on with a run that was stopped
   forecaster bars source=NAME [key=value ...]          what a source holds, and what is wrong with it
   forecaster VERB run=DIR [key=value ...]              a trained run, from a later point
 
@@ -53,7 +57,8 @@ keys (all of them: conf/)
   debug=true (an error comes with its traceback)
 
 options
-  -m, --multirun       run every combination of values given as key=a,b
+  -m, --multirun       run every combination of values given as key=a,b; hydra/launcher=ray, submitit_slurm or
+                       submitit_local runs them side by side, hydra/sweeper=optuna searches instead
   --config-dir DIR     find experiments and parts in DIR too
   -h, --help           this text
 
@@ -113,6 +118,10 @@ def _tell(error: Exception, debug: bool) -> int:
 def _train(arguments: Sequence[str]) -> int:
     if _wants_help(arguments):
         return _help()
+    if place(os.environ)[0]:
+        return _follow(arguments)
+    if any(argument.startswith("resume=") for argument in arguments):
+        return verbs.resume(arguments)
     multirun, overrides = verbs.options(arguments)
     if multirun:
         return _table(sweep(overrides))
@@ -123,6 +132,25 @@ def _train(arguments: Sequence[str]) -> int:
 
     sys.stdout.write(line.shown(directory))
     sys.stdout.write(f"{display(directory / 'report.html')}\n")
+    return 0
+
+
+def _follow(arguments: Sequence[str]) -> int:
+    """One of several processes that torchrun or srun started: the first does all but to compute, and tells mistakes."""
+    multirun, overrides = verbs.options(arguments)
+    given = [line.removeprefix("resume=") for line in overrides if line.startswith("resume=")]
+    try:
+        config = load(Path(given[0]) / "config.yaml") if given else configured(overrides)
+        check_number(os.environ, config.trainer.devices, config.trainer.nodes)
+    except ForecasterError:
+        multirun = True
+    if multirun:
+        return ConfigError.exit_code
+    if given and verbs.is_complete(Path(given[0])):
+        return 0  # the first says so and begins nothing to follow
+    from forecaster import fitting  # torch
+
+    fitting.follow()
     return 0
 
 
@@ -176,12 +204,7 @@ def _runs(verb: str, arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
     if verb == "predict" and not directories[0].exists():
         directories = [Path(name) for name in given[0].split(",")]
     for directory in directories:
-        if not (directory / "config.yaml").is_file():
-            jobs = sorted(directory.glob("*/config.yaml"))
-            remedy = (
-                f"give one of its jobs, run={jobs[0].parent}" if jobs else "give the directory that a training named"
-            )
-            raise ConfigError(f"run={directory} is not a run directory: it has no config.yaml (in {TYPED}); {remedy}")
+        verbs.check_run("run", directory)
     return directories, overrides
 
 
@@ -214,6 +237,8 @@ def _table(jobs: Sequence[Job]) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    if not jobs:  # a search that was done before
+        return 0
     table = Table("job", "overrides", "status", "r2 of attention, one step ahead", "directory", title="sweep")
     for job in jobs:
         status = job.status if job.exit_code == 0 else f"{job.status} ({job.exit_code})"

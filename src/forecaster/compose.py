@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 
 from forecaster.config import Config, keys, validate
 from forecaster.errors import ConfigError
@@ -24,11 +24,11 @@ from forecaster.sources import SOURCES, shown
 
 # What a run was trained with: the verbs that start from a trained run can't change it.
 RUNTIME = ("data.in_memory_gb", "trainer.threads")  # these change no number
-TRAINED = ("experiment", "experiment_name", "seed", "data", "split", "model", "trainer", "probes", "logger")
+TRAINED = ("experiment", "experiment_name", "seed", "data", "split", "model", "trainer", "logger")
 MAPPINGS = ("source.columns",)  # keys whose value is a map
-# Hydra calls by name what stands under these keys: a file from elsewhere may name Hydra's and logging's own only.
-CALLED = ("_target_", "()", "class", "factory")
-CALLABLE = ("hydra._internal.core_plugins.", "hydra_plugins.", "logging.")
+# Hydra, Optuna and Ray call by name what stands under these keys: a file from elsewhere may name only these.
+CALLED = ("_target_", "()", "class", "factory", "custom_search_space", "worker_process_setup_hook", "py_executable")
+CALLABLE = ("hydra._internal.core_plugins.", "hydra_plugins.", "logging.", "optuna.samplers.")
 
 
 @cache
@@ -65,13 +65,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """
     place = display(path)
     try:
-        config = typed(OmegaConf.load(path), place)
+        config = _written(path.read_text(encoding="utf-8"), place)
     except OSError as error:
         raise ConfigError(
             f"{place} cannot be read ({error.strerror or error}); give run= the directory of a run"
         ) from error
-    except YAMLError as error:
-        raise explain(error, place) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{place} is no text in UTF-8; restore the config.yaml that the training wrote") from error
     # A part composed afresh first, whatever the order typed: source.symbols=SP500 source=bundled.
@@ -81,6 +79,21 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         config = changed(config, change)
     names = [change.key_or_group for change in changes]
     return checked(config, lambda key: TYPED if any(within(key, name) for name in names) else place)
+
+
+def differences(config: Config, text: str, place: str) -> list[str]:
+    """What a run's configuration says otherwise than the one in its checkpoint, key by key, with both values.
+
+    Compared is what weights were trained with; ConfigError where the text is none of a training.
+    """
+    ours, theirs = OmegaConf.structured(config), _written(text, place)
+    return [
+        f"{key} is {shown(there)} in the checkpoint and {shown(here)} in the run's configuration"
+        for key in keys()
+        if any(within(key, part) for part in TRAINED) and key not in RUNTIME
+        for here, there in [(_plain(ours, key), _plain(theirs, key))]
+        if here != there
+    ]
 
 
 def to_yaml(config: Config) -> str:
@@ -149,6 +162,43 @@ def changed(config: DictConfig, change: Override) -> DictConfig:
     return typed(config, TYPED)
 
 
+def _written(text: str, place: str) -> DictConfig:
+    """The configuration that a training wrote; nothing in it is called or looked up.
+
+    Keys that came after the release which wrote it have the values that the schema gives them.
+    """
+    try:
+        config = OmegaConf.create(text)
+    except (YAMLError, OmegaConfBaseException, AssertionError, RecursionError) as error:
+        mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
+        where = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{place}{where}: no configuration; restore the one that the training wrote") from error
+    _refuse_foreign(OmegaConf.to_container(config), "", place)
+    return typed(config, place)
+
+
+def _refuse_foreign(node: Any, path: str, place: str) -> None:
+    if isinstance(node, dict):
+        for key, value in cast("dict[str, Any]", node).items():
+            if key == "_target_":
+                raise ConfigError(
+                    f"{path}{key} would name code to call (in {place}); no training writes that: don't trust it"
+                )
+            _refuse_foreign(value, f"{path}{key}.", place)
+    elif isinstance(node, list):
+        for number, item in enumerate(cast("list[Any]", node)):
+            _refuse_foreign(item, f"{path}{number}.", place)
+    elif isinstance(node, str) and "${" in node:
+        raise ConfigError(
+            f"{path[:-1]}={node} is to be looked up (in {place}); no training writes that: don't trust it"
+        )
+
+
+def _plain(config: DictConfig, key: str) -> Any:
+    value = OmegaConf.select(config, key)
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+
 def _refuse_change(change: Override, config: DictConfig, place: str) -> None:
     name, line = change.key_or_group, change.input_line
     if name not in RUNTIME and any(within(name, part) for part in TRAINED):
@@ -197,7 +247,7 @@ def _refuse_unknown(line: Override) -> None:
 def _refuse_calls(node: Any, path: str) -> None:
     if isinstance(node, dict):
         for key, value in cast("dict[str, Any]", node).items():
-            if key in CALLED and not str(value).startswith(CALLABLE):
+            if key in CALLED and value is not None and not str(value).startswith(CALLABLE):
                 raise ConfigError(f"{path}.{key}={value} is code called by name (in {TYPED} or a file); remove it")
             _refuse_calls(value, f"{path}.{key}")
     elif isinstance(node, list):

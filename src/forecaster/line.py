@@ -21,58 +21,98 @@ from forecaster.bars.cleaning import PoisonedBarsError
 from forecaster.bars.contract import Bars
 from forecaster.config import Config
 from forecaster.data import load_bars, say
-from forecaster.errors import ForecasterError
+from forecaster.errors import ConfigError, DataError, ForecasterError
+from forecaster.fitting import asked, fitted
 from forecaster.forecasts import baselines, frame, network, scores, significance
 from forecaster.prepare import Line, attainable, description, facts, prepare, versions
 from forecaster.report.quality import quality_line
 from forecaster.report.values import is_trained
-from forecaster.saved import load
-from forecaster.training.fit import fit
+from forecaster.saved import check_trained, load
+from forecaster.training import checkpoints
 from forecaster.training.loggers import logger
-from forecaster.windows import datamodule, splits
+from forecaster.windows import splits
 
 TEXT_WIDTH = 100  # where there is no terminal to ask
 NAMED = 12  # symbols named when a training begins
+FEW = 1024  # windows: a batch of no more may be larger than the training part, which is then one batch
 
 
 def train(config: Config, directory: Path) -> str:
     """Bars to report, into a new run directory; the summary says how it ended, and the result in a few words."""
-    run.begin(directory, compose.to_yaml(config))
+    asked(config.trainer).check()
+    with run.held(directory):
+        run.begin(directory, compose.to_yaml(config))
+        return _finish(config, directory, None)
+
+
+def resume(directory: Path, overrides: Sequence[str] = ()) -> str:
+    """Goes on with a run that was stopped, at whatever station, as if it had not been."""
+    with run.held(directory):
+        config = compose.load(directory / run.CONFIG, overrides)
+        asked(config.trainer).check()
+        return _finish(config, directory, run.go_on(directory))
+
+
+def _finish(config: Config, directory: Path, done: set[str] | None) -> str:
+    """The stations that a run has not done yet; None for a new one."""
     with _status(directory):
         kept = logger(config.logger.kind, directory, config.experiment_name)
-        bars = _loaded(config, directory)
+        bars = _loaded(config, directory) if done is None else _kept(config, directory)
         line = prepare(config, bars, directory)
-        sha256 = store.keep(bars, directory)
+        check_batch(line)
+        sha256 = (None if done is None else store.fingerprint(directory)) or store.keep(bars, directory)
         run.write_table(directory, "quality", line.quality)
         run.update_summary(directory, **facts(line), bars_sha256=sha256)
+        if done is not None:
+            _check_last(line, directory)
         say(quality_line(line.quality))
         say(_opening(line, directory))
-        with _timed(directory, "training"):
-            epoch = fit(
-                line.task,
-                datamodule.Bars(line.panel, line.split, line.length, config.data.batch_size, config.seed),
-                directory,
-                {
-                    **description(line.config, line.panel, line.length),
-                    "config": compose.to_yaml(config),
-                    "train_end": line.split.train_day,
-                    "validation_end": line.split.validation_day,
-                    "versions": versions(),
-                },
-                max_epochs=config.trainer.max_epochs,
-                patience=config.trainer.patience,
-                average=config.trainer.average,
-                logger=kept,
-                say=say,
-                progress=sys.stderr.isatty(),
-            )
-        run.update_summary(directory, best_epoch=epoch)
-        score(line, directory)
-        if config.probes.enabled:
+        progress, resume = sys.stderr.isatty(), done is not None
+        trained = fitted(line, directory, logger=kept, say=say, progress=progress, resume=resume)
+        run.update_summary(directory, best_epoch=trained.epoch)
+        run.add_timings(directory, training=trained.seconds)
+        if not done or "scores" not in done:
+            score(line, directory)
+        if config.probes.enabled and (not done or "probes" not in done):
             look(line, directory)
         write_report(directory)
         run.update_summary(directory, status="complete")
     return in_short(directory)
+
+
+def check_batch(line: Line) -> None:
+    """Raises ConfigError for a batch that no training part fills; a few bars below a usual size are one batch."""
+    size, windows = line.config.data.batch_size, len(line.split.train)
+    if size > max(windows, FEW):
+        raise ConfigError(
+            f"data.batch_size={size} is larger than the training part, of {windows:,} windows; give {windows} at most"
+        )
+
+
+def _kept(config: Config, directory: Path) -> Bars:
+    """The bars that the run began with; the source's where it was stopped before it had any."""
+    found = store.fingerprint(directory)
+    if found is None:
+        return _loaded(config, directory)
+    begun = run.read_summary(directory).get("bars_sha256", found)
+    if found != begun:
+        raise DataError(
+            f"the bars in {directory} have SHA-256 {found}, the run began with {begun}: put those back, or train again"
+        )
+    return store.kept(directory)
+
+
+def _check_last(line: Line, directory: Path) -> None:
+    """Raises DataError where the last checkpoint was trained with anything else; tells of other releases."""
+    path = directory / checkpoints.LAST
+    if not path.is_file():
+        return
+    content = checkpoints.load(path)
+    check_trained(line.config, content, path)
+    checkpoints.verify(content, description(line.config, line.panel, line.length), path)
+    before, now = cast("dict[str, str]", checkpoints.described(content).get("versions", {})), versions()
+    if other := [f"{name} {before.get(name)}, now {now[name]}" for name in now if before.get(name) != now[name]]:
+        say(f"warning: the run began under {', '.join(other)}: its weights may end otherwise than without the stop")
 
 
 def _loaded(config: Config, directory: Path) -> Bars:
@@ -98,8 +138,9 @@ def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callab
     line = load(directory, overrides)
     if all(override.lstrip("+").startswith("debug=") for override in overrides):
         # In place the status stays: it says how the training ended.
-        station(line, directory)
-        write_report(directory)
+        with run.held(directory):
+            station(line, directory)
+            write_report(directory)
         return directory
     target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}-{secrets.token_hex(3)}"
     run.begin(target, compose.to_yaml(line.config))
@@ -144,14 +185,14 @@ def look(line: Line, directory: Path) -> None:
     if line.task.network.heads == 0:
         run.update_summary(directory, gates=[f"{line.config.model.kind} has no attention heads to probe"])
         return
+    from forecaster.nulls import networks
     from forecaster.probes.heads import probe as probe_heads
 
     with _timed(directory, "probes"):
-        probed = probe_heads(line.task, line.panel, line.split, line.length, interval=line.bars.interval, progress=say)
-        run.write_table(directory, "heads", probed.heads)
-        run.write_table(directory, "head_facts", probed.head_facts)
-        run.write_table(directory, "knockouts", probed.knockouts)
-        run.write_table(directory, "lag_profiles", probed.lag_profiles)
+        null, causal = networks(line, directory, say), line.config.probes.causal
+        probed = probe_heads(line.task, line.panel, line.split, line.length, networks=null, causal=causal, progress=say)
+        for name, table in probed.tables().items():
+            run.write_table(directory, name, table)
         with whole(directory / run.MEANS) as file:
             torch.save(probed.means, file)
         run.update_summary(directory, gates=probed.gates)
@@ -181,7 +222,7 @@ def shown(directory: Path) -> str:
     text = StringIO()
     console = Console(file=text, force_terminal=terminal, width=None if terminal else TEXT_WIDTH)
     for sentence in cast("list[str]", run.read_summary(directory).get("headline", [])):
-        console.print(sentence, highlight=False, soft_wrap=True)
+        console.print(sentence, highlight=False, soft_wrap=True, markup=False)
     if "scores" in tables:
         console.print(scores_table(tables["scores"], tables["tests"]))
     if "heads" in tables:
@@ -225,7 +266,7 @@ def _status(directory: Path) -> Generator[None]:
     try:
         yield
     except ForecasterError as fault:
-        run.update_summary(directory, status="failed", error=str(fault))
+        run.update_summary(directory, status="failed", error=str(fault), exit_code=fault.exit_code)
         raise
     except Exception as fault:
         run.update_summary(directory, status="failed", error=f"{type(fault).__name__}: {fault}")

@@ -1,10 +1,13 @@
 """The run directory: every file appears whole or not at all, and nobody's run is overwritten."""
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, cast
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from forecaster.bars.atomic import whole
 from forecaster.errors import ConfigError, DataError
@@ -14,7 +17,7 @@ SUMMARY: Final = "summary.json"
 FORECASTS: Final = "forecasts.parquet"
 REPORT: Final = "report.html"
 MEANS: Final = "head_means.pt"  # what ablations put in
-BEST: Final = Path("checkpoints") / "best.ckpt"
+LOCK: Final = ".lock"  # held by the one process that works on the run
 # Tables with the column that each begins with.
 TABLES: Final = {
     "quality": "symbol",
@@ -26,6 +29,7 @@ TABLES: Final = {
     "head_facts": "layer",
     "knockouts": "layer",
     "lag_profiles": "layer",
+    "head_nulls": "null",
 }
 
 Summary = dict[str, object]
@@ -38,6 +42,40 @@ def begin(directory: Path, config: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     write_text(directory / CONFIG, config)
     update_summary(directory, status="running")
+
+
+@contextmanager
+def held(directory: Path) -> Generator[None]:
+    """Keeps other processes from writing to the run; ConfigError where one is at it. It goes with the process."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as fault:
+        raise ConfigError(
+            f"{directory} is being worked on by another process: wait until it ends, or stop it"
+        ) from fault
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def go_on(directory: Path) -> set[str]:
+    """Marks a stopped run as running again, without what a killed process left half written.
+
+    Returns the stations that are done. One after the training is so only if the training is: scores in between, by
+    `forecaster evaluate`, were those of other weights.
+    """
+    for leftover in [*directory.glob(".*.*"), *directory.glob("checkpoints/.*.*")]:  # as atomic.whole names them
+        leftover.unlink()
+    summary = read_summary(directory) if (directory / SUMMARY).exists() else {}
+    timings = cast("dict[str, float]", found if isinstance(found := summary.get("timings"), dict) else {})
+    done = set(timings) if "training" in timings else set[str]()
+    kept = {name: value for name, value in summary.items() if name not in ("error", "exit_code", "timings")}
+    told = {name: value for name, value in timings.items() if name in done}
+    _write_summary(directory, {**kept, "status": "running", "timings": told})
+    return done
 
 
 def check_run(directory: Path) -> None:
@@ -96,7 +134,7 @@ def update_summary(directory: Path, **entries: object) -> Summary:
     """Adds or replaces entries of summary.json."""
     summary = read_summary(directory) if (directory / SUMMARY).exists() else {}
     summary.update(entries)
-    write_text(directory / SUMMARY, json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    _write_summary(directory, summary)
     return summary
 
 
@@ -104,6 +142,10 @@ def add_timings(directory: Path, **seconds: float) -> Summary:
     """Adds seconds spent to the summary's timings."""
     before = cast("dict[str, float]", read_summary(directory).get("timings", {}))
     return update_summary(directory, timings={**before, **{name: round(value, 2) for name, value in seconds.items()}})
+
+
+def _write_summary(directory: Path, summary: Summary) -> None:
+    write_text(directory / SUMMARY, json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _ten_digits(cell: object) -> object:

@@ -33,7 +33,7 @@ class Saved:
     @property
     def path(self) -> Path:
         """The checkpoint."""
-        return self.directory / run.BEST
+        return self.directory / checkpoints.BEST
 
     def trained(self) -> dict[str, object]:
         """What the weights were trained for, and on which days."""
@@ -44,7 +44,8 @@ def saved(directory: Path, overrides: Sequence[str] = ()) -> Saved:
     """The run's configuration and weights, with the parts of its own days also where the bars are others."""
     run.check_run(directory)
     config = compose.load(directory / run.CONFIG, overrides)
-    content = checkpoints.load(directory / run.BEST)
+    content = checkpoints.load(directory / checkpoints.BEST)
+    check_trained(compose.load(directory / run.CONFIG), content, directory / checkpoints.BEST)
     trained = checkpoints.described(content)
     if config.model.window is None:
         # The window that a run chose for its own bars holds on others too.
@@ -54,6 +55,15 @@ def saved(directory: Path, overrides: Sequence[str] = ()) -> Saved:
     # Fractions of other bars would be other days: weights may have been chosen on them.
     ends = {name: trained[name] for name in ("train_end", "validation_end") if name in trained}
     return Saved(directory, replace(config, split=replace(config.split, **ends)), content, load_bars(config.source))
+
+
+def check_trained(config: Config, content: Mapping[str, object], path: Path) -> None:
+    """Raises DataError with both values where the checkpoint was trained with another configuration."""
+    text = checkpoints.described(content).get("config")
+    if not isinstance(text, str):
+        raise DataError(f"{path} does not say with what configuration it was trained: train again")
+    if wrong := compose.differences(config, text, str(path)):
+        raise DataError(f"{path} does not fit: {'; '.join(wrong)}; restore the run's own {run.CONFIG}")
 
 
 def load(directory: Path, overrides: Sequence[str] = ()) -> Line:

@@ -1,13 +1,19 @@
-"""The verbs that need no run: `bars`, `compare`, `budget`; and the options that they share with train.py."""
+"""What needs no trained run: `bars`, `compare`, `budget`, going on with a run; and the options shared with train.py."""
 
+import logging
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from forecaster.compose import configured
-from forecaster.errors import ConfigError
-from forecaster.explain import TYPED, display
+from forecaster.compose import RUNTIME, configured, load
+from forecaster.errors import ConfigError, DivergedError
+from forecaster.explain import TYPED, display, parsed
+from forecaster.launchers import limit_threads
+
+LOGGED = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"  # as Hydra does in the train.log of a training
+
+log = logging.getLogger(__name__)
 
 
 def bars(arguments: Sequence[str]) -> int:
@@ -40,6 +46,60 @@ def bars(arguments: Sequence[str]) -> int:
     if poisoned:
         raise poisoned
     return 0
+
+
+def resume(arguments: Sequence[str]) -> int:
+    """Goes on with a run that was stopped; says so and does nothing where it is complete."""
+    multirun, given = options(arguments)
+    named = [argument.removeprefix("resume=") for argument in given if argument.startswith("resume=")]
+    overrides = [argument for argument in given if not argument.startswith("resume=")]
+    if multirun or len(named) != 1 or not named[0]:
+        raise ConfigError(f"resume= takes one run, without -m (in {TYPED}); write train.py resume=DIR")
+    for change in parsed(overrides):
+        if change.key_or_group not in ("debug", *RUNTIME):
+            raise ConfigError(
+                f"{change.input_line} cannot change a run that was begun (in {TYPED}); resume it as it is or train anew"
+            )
+    directory = Path(named[0])
+    check_run("resume", directory)
+    if (directory.absolute().parent / "config.yaml").is_file():
+        raise ConfigError(
+            f"{display(directory)} is no training, but made from one (in {TYPED}); evaluate or probe again"
+        )
+    limit_threads(load(directory / "config.yaml", overrides).trainer)
+    if is_complete(directory):
+        sys.stdout.write(f"{display(directory)} is complete: there is nothing to resume\n")
+        return 0
+    from forecaster import run  # pandas
+
+    summary = run.read_summary(directory) if (directory / run.SUMMARY).exists() else {}
+    if summary.get("exit_code") == DivergedError.exit_code:
+        raise DivergedError(f"{display(directory)} can't go on: {summary.get('error')}")
+    from forecaster import line  # torch
+
+    logging.basicConfig(filename=directory / "train.log", level=logging.INFO, format=LOGGED)
+    try:
+        line.resume(directory, overrides)
+    except Exception:
+        log.exception("resumed training failed")
+        raise
+    sys.stdout.write(f"{line.shown(directory)}{display(directory / run.REPORT)}\n")
+    return 0
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether a run has nothing left to do."""
+    from forecaster import run  # pandas
+
+    return (directory / run.SUMMARY).exists() and run.read_summary(directory).get("status") == "complete"
+
+
+def check_run(key: str, directory: Path) -> None:
+    """Raises ConfigError where the directory that was typed holds no run."""
+    if not (directory / "config.yaml").is_file():
+        jobs = sorted(directory.glob("*/config.yaml"))
+        remedy = f"give one of its jobs, {key}={jobs[0].parent}" if jobs else "give the directory that a training named"
+        raise ConfigError(f"{key}={directory} is not a run directory: it has no config.yaml (in {TYPED}); {remedy}")
 
 
 def compare(arguments: Sequence[str]) -> int:

@@ -56,7 +56,7 @@ def train(directory: Path, task: Task, bars: datamodule.Bars, **changes: Any) ->
         "say": lines.append,
         "progress": False,
     }
-    return fit(task, bars, directory, {"heads": 5}, **{**options, **changes}), lines
+    return fit(task, bars, directory, {"heads": 5}, **{**options, **changes}).epoch, lines
 
 
 def test_training_leaves_a_history_and_the_weights_of_its_best_epoch(tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_training_leaves_a_history_and_the_weights_of_its_best_epoch(tmp_path: P
 def test_what_is_kept_is_the_moving_average_of_the_weights(tmp_path: Path) -> None:
     task, bars = built()
     steps: list[torch.Tensor] = []
-    step = task.configure_gradient_clipping
+    step = task.training_step
 
-    def recorded(*arguments: Any, **named: Any) -> None:
+    def recorded(batch: datamodule.Batch, batch_idx: int) -> None:
         steps.append(task.network.embed.weight.detach().clone())  # before the step: those after the one before it
-        step(*arguments, **named)
+        step(batch, batch_idx)
 
-    task.configure_gradient_clipping = recorded  # type: ignore[method-assign]
+    task.training_step = recorded  # type: ignore[method-assign]
     train(tmp_path, task, bars, max_epochs=1, average=0.9)
-    current = torch.load(tmp_path / "checkpoints" / "best.ckpt", weights_only=True)["current_model_state"]
+    current = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["current_model_state"]
     after = [*steps[1:], current["network.embed.weight"]]
     average = after[0]
     for weights in after[1:]:
@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(tmp_path: Path) -> None:
 def test_forecasts_are_the_networks_in_target_units_and_ordered() -> None:
     task, bars = built()
     task.eval()
-    x_BLF, future_BHK, _ = next(iter(bars.test_dataloader()))
+    x_BLF, future_BHK, *_ = next(iter(bars.test_dataloader()))
     out = task.forecast(x_BLF, future_BHK)
     column = FEATURES.index("log_sigma")
     unit = x_BLF[:, -1, column].exp() / task.log_sigma_reference.exp()

@@ -9,7 +9,7 @@ import torch
 from forecaster.forecasts import baselines, frame, network
 from forecaster.forecasts.baselines import BASELINES
 from forecaster.networks.encoder import Encoder
-from forecaster.probes import masks
+from forecaster.probes import masks, standard
 from forecaster.training.fit import fit
 from forecaster.training.task import Recipe, Task
 from forecaster.windows import datamodule, panel, scaling, splits
@@ -50,7 +50,7 @@ def test_when_bars_are_intraday_then_the_whole_line_runs(
     task = Task(encoder, scaling.fit(built, parts, LENGTH), Recipe(1e-3, 1e-2, 0.1, 1.0))
     loaders = datamodule.Bars(built, parts, LENGTH, 256, seed=0)
     options = {"max_epochs": 2, "patience": 2, "average": 0.0, "logger": False, "say": print, "progress": False}
-    assert fit(task, loaders, tmp_path, {"heads": 3}, **options) in (1, 2)
+    assert fit(task, loaders, tmp_path, {"heads": 3}, **options).epoch in (1, 2)
 
     forecasts = {"attention": network.forecast(task, built, parts.test, LENGTH)}
     for name in BASELINES:
@@ -63,7 +63,8 @@ def test_when_bars_are_intraday_then_the_whole_line_runs(
 
     full = np.full(len(parts.test), LENGTH)
     queries = masks.Queries(parts.test, full, full, LENGTH)
-    measurable = {probe.name: probe.at(built, queries).measurable for probe in masks.standard(built, LENGTH, interval)}
+    probes = standard.standard(built, parts.test, LENGTH)
+    measurable = {probe.name: probe.at(built, queries).measurable for probe in probes}
     assert measurable["recency"].all()
     assert measurable["large_move"].all()
     # A week of hours around the clock is longer than the window.

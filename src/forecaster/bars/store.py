@@ -39,21 +39,32 @@ def keep(bars: Bars, directory: Path, own_bytes: int = OWN_BYTES) -> str:
     return sha256
 
 
+def fingerprint(directory: Path) -> str | None:
+    """The SHA-256 of the bars that `keep` left there, None where it left none; DataError for a spoilt reference."""
+    if (directory / SNAPSHOT).is_file():
+        return digest(directory / SNAPSHOT)
+    return _reference(directory / REFERENCE)[1] if (directory / REFERENCE).is_file() else None
+
+
 def kept(directory: Path) -> Bars:
     """The bars that `keep` left; DataError where they are gone or others stand in their place."""
     reference = directory / REFERENCE
     if (directory / SNAPSHOT).is_file() or not reference.is_file():
         return read(directory / SNAPSHOT)
-    try:
-        named = json.loads(reference.read_text(encoding="utf-8"))
-        path, sha256 = Path(named["path"]), str(named["sha256"])
-    except (ValueError, KeyError, TypeError) as fault:
-        raise DataError(f"{reference}: no reference to bars: restore the one that the training wrote") from fault
+    path, sha256 = _reference(reference)
     if not path.is_file():
         raise DataError(f"{path}: the bars of {directory} are gone: put back the file of SHA-256 {sha256}")
     if digest(path) != sha256:
         raise DataError(f"{path}: other bars than those of {directory}: put back the file of SHA-256 {sha256}")
     return read(path)
+
+
+def _reference(path: Path) -> tuple[Path, str]:
+    try:
+        named = json.loads(path.read_text(encoding="utf-8"))
+        return Path(named["path"]), str(named["sha256"])
+    except (ValueError, KeyError, TypeError) as fault:
+        raise DataError(f"{path}: no reference to bars: restore the one that the training wrote") from fault
 
 
 def write(bars: Bars, path: Path) -> None:

@@ -1,63 +1,38 @@
 """Training a task to its best epoch on validation."""
 
-import csv
 import logging
-import time
+import signal
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import lightning
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar, WeightAveraging
+from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from forecaster.errors import DivergedError
 from forecaster.training import checkpoints
+from forecaster.training.devices import CPU, Devices
+from forecaster.training.keeping import Keeper, Signals, StepSeeds, Stopped
 from forecaster.training.task import Task
+from forecaster.windows import splits
 from forecaster.windows.datamodule import Bars
 
 # What Lightning says of devices that are not there, of its other products, and of a name that torch 2.13 deprecates.
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)", category=FutureWarning)
 
-COLUMNS = ("epoch", "step", "train_loss", "validation_loss", "learning_rate", "seconds")
+NAMED = 5  # symbols named of a batch
 
 
-class History(Callback):
-    """A row of history.csv after every epoch, and a line to read."""
+class Trained(NamedTuple):
+    """The epoch that the best weights are from, counted from 1, and the seconds that training took in all."""
 
-    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
-        self.path, self.say, self.started = path, say, time.monotonic()
-
-    def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Appends the epoch's losses."""
-        if trainer.sanity_checking:
-            return
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        seconds = time.monotonic() - self.started
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
-        row = (trainer.current_epoch + 1, trainer.global_step, metrics["train_loss"], metrics["validation_loss"], rate)
-        new = not self.path.exists()
-        with self.path.open("a", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if new:
-                writer.writerow(COLUMNS)
-            writer.writerow((*row[:2], *(f"{value:.10g}" for value in row[2:]), f"{seconds:.3f}"))
-        self.say(f"epoch {row[0]}/{trainer.max_epochs}  train {row[2]:.4f}  validation {row[3]:.4f}  {seconds:.0f} s")
-
-
-class Description(Callback):
-    """Puts what the weights were trained for into every checkpoint."""
-
-    def __init__(self, described: checkpoints.Described) -> None:
-        self.described = dict(described)
-
-    def on_save_checkpoint(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, object]
-    ) -> None:
-        """Adds the description; plain numbers, text and lists."""
-        checkpoint["forecaster"] = {"format": checkpoints.FORMAT, **self.described}
+    epoch: int
+    seconds: float
 
 
 def fit(
@@ -72,49 +47,84 @@ def fit(
     logger: Logger | bool,
     say: Callable[[str], None],
     progress: bool,
-) -> int:
-    """Trains, leaves checkpoints/best.ckpt and last.ckpt and history.csv, loads the best weights into the task and
-    returns the epoch they are from, counted from 1.
+    resume: bool = False,
+    devices: Devices = CPU,
+) -> Trained:
+    """Trains, leaves checkpoints/best.ckpt and last.ckpt and history.csv, and loads the best weights into the task.
+
+    With `resume` it goes on from last.ckpt, where there is one, and ends with the same weights as without the stop.
 
     Validated and kept is the exponential moving average of the weights over steps, w' = average w' + (1 - average) w
     (0: the weights themselves): one run's noise is a good part of an ensemble's gain.
     Izmailov et al. (2018), Averaging Weights Leads to Wider Optima and Better Generalization.
-    Raises DivergedError at the first loss or gradient that is not finite.
+    Raises DivergedError at the first loss or gradient that is not finite, and then leaves no best.ckpt. SIGTERM raises
+    SystemExit and SIGINT KeyboardInterrupt, once the step they came in is kept.
     """
-    best = ModelCheckpoint(
-        directory / "checkpoints",
-        filename="best",
-        monitor="validation_loss",
-        save_last=True,
-        enable_version_counter=False,
-    )
-    callbacks: list[Callback] = [
-        Description(described),
-        History(directory / "history.csv", say),
-        EarlyStopping("validation_loss", patience=patience, check_finite=False),
-        best,
-    ]
-    if average:
-        callbacks.append(WeightAveraging(use_buffers=False, multi_avg_fn=get_ema_multi_avg_fn(average)))
-    trainer = lightning.Trainer(
-        accelerator="cpu",
-        devices=1,
-        max_epochs=max_epochs,
-        logger=logger,
-        callbacks=[*callbacks, RichProgressBar()] if progress else callbacks,
-        enable_progress_bar=progress,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
+    last = directory / checkpoints.LAST
+    content = checkpoints.load(last) if resume and last.is_file() else None
+    keeper = Keeper(directory, described, say)
+    if content is not None and checkpoints.finished(content):
+        keeper.load_state_dict(checkpoints.states(content)[Keeper.__name__])
+    else:
+        if content is not None:
+            bars.begin(*checkpoints.position(content, last))
+        callbacks: list[Callback] = [StepSeeds(bars.seed), _stopper(patience)]
+        if average:
+            callbacks.append(WeightAveraging(use_buffers=False, multi_avg_fn=get_ema_multi_avg_fn(average)))
+        signals = Signals(keeper)
+        callbacks += [keeper, signals]
+        arguments = devices.trainer_arguments()
+        arguments["plugins"].append(checkpoints.Whole())
+        trainer = lightning.Trainer(
+            **arguments,
+            max_epochs=max_epochs,
+            logger=logger,
+            callbacks=[*callbacks, RichProgressBar()] if progress else callbacks,
+            enable_checkpointing=False,
+            enable_progress_bar=progress,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+        )
+        _run(trainer, task, bars, signals, None if content is None else last)
+    best = checkpoints.load(directory / checkpoints.BEST)
+    task.load_state_dict(checkpoints.weights(best))
+    task.eval()
+    return Trained(cast(int, best["epoch"]) + 1, keeper.rows[-1][-1])
+
+
+def _stopper(patience: int) -> EarlyStopping:
+    # Left to itself it would see an epoch after the keeper had kept it.
+    return EarlyStopping("validation_loss", patience=patience, check_finite=False, check_on_train_epoch_end=False)
+
+
+def _run(trainer: lightning.Trainer, task: Task, bars: Bars, signals: Signals, start: Path | None) -> None:
+    keeper = signals.keeper
     try:
-        trainer.fit(task, datamodule=bars)
+        with warnings.catch_warnings():
+            # Lightning can't know that `Bars.begin` makes the loader go on where the epoch was left.
+            warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
+            trainer.fit(task, datamodule=bars, ckpt_path=start, weights_only=True)
+        if signals.asked:  # after the last epoch was kept
+            raise Stopped(signals.asked)
+    except DivergedError as fault:
+        (keeper.directory / checkpoints.BEST).unlink(missing_ok=True)
+        where = "" if keeper.batch is None else f", {_batch(bars, *keeper.batch)}"
+        raise DivergedError(f"{fault}{where}; lower model.optimizer.lr or look at the quality report") from fault
+    except Stopped as stop:
+        if stop.number == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        sys.exit(128 + stop.number)
     except SystemExit as stop:
-        # Lightning answers Ctrl-C with exit 1; the command line wants the interrupt itself, to end with 130.
+        # Lightning answers Ctrl-C before the first step with exit 1; the command line wants the interrupt itself.
         if trainer.interrupted and stop.code == 1:
             raise KeyboardInterrupt from stop
         raise
-    path = directory / "checkpoints" / "best.ckpt"
-    content = checkpoints.load(path)
-    task.load_state_dict(checkpoints.weights(content))
-    task.eval()
-    return cast(int, content["epoch"]) + 1
+
+
+def _batch(bars: Bars, epoch: int, batch: int) -> str:
+    """The windows of a training batch in words: how many, whose, and between which dates they end."""
+    panel, rows = bars.windows.panel, bars.training_rows(epoch, batch)
+    symbols = sorted({panel.symbols[int(number)] for number in panel.symbol_ids[rows]})
+    more = f" and {len(symbols) - NAMED} more" if len(symbols) > NAMED else ""
+    first, end = (splits.day(panel, instant) for instant in (panel.times[rows].min(), panel.times[rows].max()))
+    return f"on {len(rows)} windows of {', '.join(symbols[:NAMED])}{more} that end between {first} and {end}"

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 
 
 def pinball(quantiles_BHCQ: Float[Tensor, "B H C Q"], actual_BHC: Float[Tensor, "B H C"]) -> Float[Tensor, "B H C"]:
