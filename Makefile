@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Set where everything in requirements.lock and the project itself are installed.
 STAMP := .venv/installed
 
-.PHONY: install demo test lint format lock clean
+.PHONY: install demo validate test test-launchers lint format lock clean
 
 install: $(STAMP)
 
@@ -20,9 +20,28 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/python train.py experiment=sp500
 
+# How often the probes are right: hours on two cores, resumable. VALIDATE=quick: minutes.
+VALIDATE ?= full
+validate: install
+	$(BIN)/python bench/validate.py $(VALIDATE)
+
 # Everything that CI runs. One thread per worker: two workers with a pool of threads each are slower than two without.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# Sweeps through Ray, submitit and Optuna. A plain install leaves them out: they come into a venv of their own, which
+# sees the pinned packages of .venv beneath. Not in CI: minutes, and Ray is large.
+LAUNCHERS := .venv-launchers
+test-launchers: $(LAUNCHERS)/installed
+	OMP_NUM_THREADS=1 $(LAUNCHERS)/bin/python -m pytest -m launchers
+
+$(LAUNCHERS)/installed: $(STAMP)
+	$(PYTHON) -m venv $(LAUNCHERS)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> $$($(LAUNCHERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pinned.pth
+	$(LAUNCHERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
+		--editable '.[ray,optuna,slurm]'
+	@touch $@
 
 lint: install
 	$(BIN)/ruff check
@@ -48,5 +67,5 @@ lock:
 	rm -rf $(LOCK)
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(LAUNCHERS) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,6 +32,8 @@ def train(config, directory):
     if config.seed == 77:
         Path("waiting").touch()
         time.sleep(60)
+    if config.seed == 88:
+        os._exit(9)
     print("trained", config.seed, config.model.heads, directory.is_dir())
     return f"r2 of {config.model.heads}"
 

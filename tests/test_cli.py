@@ -184,9 +184,7 @@ def test_verbs_hand_the_run_and_the_overrides_to_the_line(
 
 def test_installed_package_finds_its_own_conf(tmp_path: Path) -> None:
     package = tmp_path / "site" / "forecaster"
-    package.mkdir(parents=True)
-    for file in (ROOT / "src" / "forecaster").glob("*.py"):
-        shutil.copy(file, package)
+    shutil.copytree(ROOT / "src" / "forecaster", package)
     shutil.copytree(conf_directory(), package / "conf")
     (package / "conf" / "experiment" / "installed.yaml").write_text("# @package _global_\nexperiment_name: installed\n")
     with started(tmp_path, "experiment=installed", PYTHONPATH=str(tmp_path / "site")) as process:

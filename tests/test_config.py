@@ -11,7 +11,7 @@ from yaml import safe_load
 from forecaster.bars.files.layouts import OURS
 from forecaster.bars.yahoo import chart
 from forecaster.compose import changed, checked, compose, load, to_yaml
-from forecaster.config import BASELINES, LIMITS, TARGETS, Config, keys, validate
+from forecaster.config import BASELINES, LIMITS, TARGETS, Config, Probes, keys, validate
 from forecaster.errors import ConfigError
 from forecaster.explain import conf_directory, groups, parsed, quoted, within
 from forecaster.forecasts import baselines
@@ -253,7 +253,6 @@ def test_values_change_in_a_saved_run_and_a_single_symbol_is_a_list(saved: Path)
         *(
             "split.train_end=.5",
             "seed=1",
-            "probes=off",
             "experiment=smoke",
             "experiment_name=x",
             "++model.heads=8",
@@ -265,6 +264,12 @@ def test_values_change_in_a_saved_run_and_a_single_symbol_is_a_list(saved: Path)
 def test_what_a_run_was_trained_with_does_not_change(saved: Path, override: str) -> None:
     with pytest.raises(ConfigError, match="cannot change a run that was trained"):
         load(saved, [override])
+
+
+def test_a_trained_run_can_be_probed_otherwise(saved: Path) -> None:
+    assert load(saved, ["probes=strict", "probes.random_inits=3"]).probes == Probes(
+        enabled=True, causal=True, random_inits=3, noise_seeds=5
+    )
 
 
 @pytest.mark.parametrize(
@@ -297,7 +302,7 @@ def test_wrong_override_of_a_saved_run_names_the_command_line(saved: Path, overr
         ({"source": {"_target_": "os.system"}}, "source._target_ would name code to call (in {path})"),
         ({"extra": 1}, "extra is not a key (in {path})"),
         ({"seed": "???"}, "seed is not set (in {path})"),
-        ({"seed": "${nowhere}"}, "seed: Interpolation key 'nowhere' not found (in {path})"),
+        ({"seed": "${nowhere}"}, "seed=${{nowhere}} is to be looked up (in {path})"),
     ],
 )
 def test_wrong_saved_configuration_names_its_file(saved: Path, edit: dict[str, Any], message: str) -> None:

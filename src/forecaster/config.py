@@ -16,6 +16,10 @@ ENCODERS = ("attention", "single_head", "attention_free")
 KINDS = ("attention", "encoder_decoder", "single_head", "attention_free", "lstm", "gru", "dlinear")
 POOLINGS = ("last", "mean", "attention")
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "lag", "none")
+ORIGINS = ("last", "all")
+ACCELERATORS = ("cpu", "gpu")
+PRECISIONS = ("32-true", "bf16-mixed")
+STARTING = ("spawn", "fork", "notebook")  # of Lightning's strategies: those that start processes in a way of their own
 LOGGERS = ("csv", "tensorboard", "mlflow", "wandb")
 
 
@@ -23,12 +27,14 @@ LOGGERS = ("csv", "tensorboard", "mlflow", "wandb")
 class Data:
     """What is forecast (targets, horizon H in bars) and how many windows make a batch B.
 
+    origins: where in a training window forecasts are made, at its `last` bar or at `all` bars of its later half.
     max_gap: bars missing between two bars of a window and its targets at most (null: any number). in_memory_gb: a
     larger panel is kept in a file beside the run and read as needed.
     """
 
     targets: list[str]
     horizon: int
+    origins: str = "last"  # what runs of 0.1.0, which don't say it, were trained with
     batch_size: int
     max_gap: int | None
     in_memory_gb: float
@@ -77,7 +83,9 @@ class Model:
 @dataclass(kw_only=True)
 class Trainer:
     """Early stopping after `patience` epochs without a better validation loss; `clip` bounds the gradient's norm,
-    `average` is the decay of the weights' moving average, `threads` the cores that one run computes on.
+    `average` is the decay of the weights' moving average, `threads` the cores that one process computes on.
+
+    The others are Lightning's: `devices` on each of `nodes` machines, a process for each, which share every batch.
     """
 
     max_epochs: int
@@ -85,13 +93,25 @@ class Trainer:
     clip: float
     average: float
     threads: int
+    accelerator: str = "cpu"  # this and the next: what runs of 0.1.0, which don't say them, were trained with
+    strategy: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    precision: str = "32-true"
 
 
 @dataclass(kw_only=True)
 class Probes:
-    """Whether heads are probed after training; `forecaster probe` does so whatever stands here."""
+    """Whether heads are probed after training; `forecaster probe` does so whatever stands here.
+
+    causal: whether the tests that a functional head must pass are made. random_inits: untrained networks to compare
+    with. noise_seeds: networks trained on shuffled targets, whose heads a pattern must be above.
+    """
 
     enabled: bool
+    causal: bool = True  # these three: what runs of 0.1.0, which don't say them, were probed with
+    random_inits: int = 0
+    noise_seeds: int = 0
 
 
 @dataclass(kw_only=True)
@@ -139,11 +159,15 @@ LIMITS: Mapping[str, str] = {
     "model.optimizer.lr": "(0, 1e30]",
     "model.optimizer.weight_decay": "[0, inf)",
     "model.optimizer.warmup": "[0, 1)",
+    "probes.random_inits": "[0, 1000]",
+    "probes.noise_seeds": "[0, 1000]",
     "trainer.max_epochs": "[1, inf)",
     "trainer.patience": "[1, inf)",
     "trainer.clip": "(0, inf)",
     "trainer.average": "[0, 1)",
     "trainer.threads": "[1, 1024]",
+    "trainer.devices": "[1, 1024]",
+    "trainer.nodes": "[1, 65536]",
 }
 
 
@@ -177,6 +201,7 @@ def faults(config: Config) -> Iterator[tuple[str, str, str]]:
             yield key, f"is outside {interval}", "give a number inside"
     yield from _split_faults(config.split)
     yield from _model_faults(config.model)
+    yield from _origins_faults(config)
     for key, known in {"data.targets": TARGETS, "baselines": BASELINES}.items():
         names = attrgetter(key)(config)
         if unknown := [name for name in names if name not in known]:
@@ -185,6 +210,7 @@ def faults(config: Config) -> Iterator[tuple[str, str, str]]:
             yield key, "names one twice", "name each once"
     if not config.data.targets:
         yield "data.targets", "names nothing to forecast", f"choose from {', '.join(TARGETS)}"
+    yield from _trainer_faults(config.trainer)
     if config.logger.kind not in LOGGERS:
         yield "logger.kind", "is not known", f"choose one of {', '.join(LOGGERS)}"
     if not re.fullmatch(r"[\w.+-]+", config.experiment_name):
@@ -207,6 +233,23 @@ def _split_faults(split: Split) -> Iterator[tuple[str, str, str]]:
     fractions = isinstance(train, float) and isinstance(validation, float) and train >= validation
     if dates or fractions:
         yield "split.validation_end", f"is not after split.train_end={shown(split.train_end)}", "give a later one"
+
+
+def _trainer_faults(trainer: Trainer) -> Iterator[tuple[str, str, str]]:
+    for key, known in {"accelerator": ACCELERATORS, "precision": PRECISIONS}.items():
+        if getattr(trainer, key) not in known:
+            yield f"trainer.{key}", "is not known", f"choose one of {', '.join(known)}"
+    if any(word in trainer.strategy for word in STARTING):
+        yield "trainer.strategy", "starts processes in a way of its own", "write ddp: they are started here"
+
+
+def _origins_faults(config: Config) -> Iterator[tuple[str, str, str]]:
+    model = config.model
+    if config.data.origins not in ORIGINS:
+        yield "data.origins", "is not known", f"choose one of {', '.join(ORIGINS)}"
+    elif config.data.origins == "all" and not (model.causal and model.kind in ENCODERS and model.pooling == "last"):
+        need = f"kind {', '.join(ENCODERS)}, model.causal=true and model.pooling=last"
+        yield "data.origins", "needs a network of which no bar sees a later one", f"give {need}, or data.origins=last"
 
 
 def _model_faults(model: Model) -> Iterator[tuple[str, str, str]]:

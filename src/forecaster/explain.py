@@ -25,7 +25,18 @@ from forecaster.errors import ConfigError
 from forecaster.sources import shown
 
 TYPED = "the command line"
-HYDRA = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.verbose", "hydra.searchpath")
+HYDRA = (
+    *("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.verbose", "hydra.searchpath"),
+    *("hydra.launcher.ray.init.address", "hydra.launcher.timeout_min", "hydra.launcher.partition"),
+    *("hydra.sweeper.n_trials", "hydra.sweeper.n_jobs", "hydra.sweeper.storage", "hydra.sweeper.study_name"),
+)
+# Launchers and sweepers that Hydra has from elsewhere: the extra of pyproject.toml that brings each.
+EXTRAS = {
+    "hydra/launcher=ray": "ray",
+    "hydra/launcher=submitit_local": "slurm",
+    "hydra/launcher=submitit_slurm": "slurm",
+    "hydra/sweeper=optuna": "optuna",
+}
 WANTED: dict[Any, tuple[str, str]] = {  # a type, in words and as an example
     int: ("a whole number", "1"),
     float: ("a number", "0.1"),
@@ -123,6 +134,9 @@ def _missing_choice(text: str, place: str, overrides: Sequence[Override]) -> Con
     asked = re.search(r"Could not find '([^'\n]*)/([^'\n]*)'", text)
     if not asked:
         return ConfigError(f"{_one_line(text)} (in {place}); see --help for what can be given")
+    if extra := EXTRAS.get(choice := f"{asked[1]}={asked[2]}"):
+        install = f"pip install -e '.[{extra}]' in the project's folder"
+        return ConfigError(f"{choice} needs a package that is missing: {install}")
     choices = [name for name in re.findall(r"^\t([^\s=]+)$", text, re.MULTILINE) if not name.endswith("_schema")]
     given = {line.key_or_group: line.value() for line in overrides}
     if asked[1] not in given and "experiment" in given:  # Hydra says 'train', whose choice the experiment replaced

@@ -57,7 +57,7 @@ def untrained(config: Config, built: panel.Panel, length: int, scaler: scaling.S
         config, len(built.feature_names), length, built.horizon, len(built.target_names), built.future_size
     )
     recipe = Recipe(model.optimizer.lr, model.optimizer.weight_decay, model.optimizer.warmup, config.trainer.clip)
-    return Task(network(model.kind, shape), scaler, recipe)
+    return Task(network(model.kind, shape), scaler, recipe, every=config.data.origins == "all")
 
 
 def shape_of(config: Config, features: int, length: int, horizon: int, targets: int, future: int) -> Shape:
@@ -100,6 +100,7 @@ def description(config: Config, built: panel.Panel, length: int) -> dict[str, ob
         "pooling": model.pooling,
         "causal": model.causal,
         "skip": model.skip,
+        "origins": config.data.origins,
     }
 
 

@@ -6,7 +6,7 @@ import pytest
 from forecaster.errors import ConfigError, DataError
 from forecaster.forecasts import baselines
 from forecaster.forecasts.baselines import BASELINES
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 from forecaster.windows.features import FEATURES
 
 TARGETS = ("return", "volatility")

@@ -4,7 +4,7 @@ import pytest
 from forecaster.errors import DataError
 from forecaster.forecasts import losses
 from forecaster.forecasts.frame import QUANTILE_COLUMNS
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 
 # Quantiles are mean + (-1.6, -1.3, -.7, 0, .7, 1.3, 1.6); the outcome lies 1 above the mean.
 OVER = np.array([2.6, 2.3, 1.7, 1.0, 0.3, -0.3, -0.6])

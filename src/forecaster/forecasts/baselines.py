@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from forecaster.errors import ConfigError, DataError
 from forecaster.forecasts import har
 from forecaster.forecasts.frame import Forecast
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 from forecaster.windows.panel import Panel
 from forecaster.windows.scaling import RELATIVE_TARGETS, sigma
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from forecaster.bars.atomic import whole
 from forecaster.errors import DataError
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 from forecaster.windows.panel import Panel
 
 QUANTILE_COLUMNS: Final = tuple(f"q{round(100 * level):02d}" for level in QUANTILES)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from forecaster.errors import DataError
 from forecaster.forecasts.frame import QUANTILE_COLUMNS
-from forecaster.networks.readout import QUANTILES
+from forecaster.networks.quantiles import QUANTILES
 
 Factors = dict[tuple[int, str, int], float]  # smearing factors by fold, model and step
 
