@@ -121,6 +121,15 @@ def test_when_asked_to_stop_then_the_step_is_kept_and_the_exit_code_is_that_of_t
     assert_same(directory, whole[0])
 
 
+@pytest.mark.parametrize("event", [2, 4])
+def test_when_asked_to_stop_before_there_is_anything_to_keep_then_the_summary_says_so(
+    event: int, train: Trainings, tmp_path: Path
+) -> None:
+    stopped = train(*TINY, f"hydra.run.dir={tmp_path / 'run'}", event=event, signal=signal.SIGTERM)
+    assert stopped.code == 143
+    assert run.read_summary(tmp_path / "run")["status"] == "interrupted"
+
+
 def test_when_stopped_outside_the_training_then_it_goes_on_at_that_station(
     copy: Path, whole: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +258,28 @@ def test_what_was_not_what_the_run_began_with_is_an_error_with_both_values(copy:
     with pytest.raises(DataError, match=rf"have SHA-256 \w+, the run began with {sha256}"):
         line.resume(copy)
     assert run.read_summary(copy)["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("callbacks", "last.ckpt does not hold all that its training stood at (KeyError: 'callbacks'): train again"),
+        ("optimizer_states", "last.ckpt does not hold all that its training stood at (KeyError: "),
+        ("train_sums", "last.ckpt does not hold all that its training stood at (KeyError: 'train_sums')"),
+        ("state_dict", "last.ckpt holds weights of another network; restore the run's own config.yaml"),
+    ],
+)
+def test_when_a_part_of_the_last_checkpoint_is_gone_then_one_line_says_so(part: str, told: str, copy: Path) -> None:
+    content = checkpoints.load(copy / checkpoints.LAST)
+    checkpoints.described(content).update(finished=part == "callbacks", position=[1, 0])
+    content[part] = {}
+    if part != "state_dict":
+        del content[part]
+    torch.save(content, copy / checkpoints.LAST)
+    with pytest.raises(DataError) as caught:
+        line.resume(copy)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_when_the_program_is_of_another_release_then_going_on_says_that_weights_may_differ(

@@ -31,6 +31,8 @@ CALLS = {
     "in a map": (f"{CONFIG}hydra: {{launcher: {{{CALL}}}}}\n", "hydra.launcher._target_"),
     "in a column": (CONFIG.replace("market: weekly", f"columns: {{{CALL}}}"), "source.columns._target_"),
 }
+# 10 ** 12 words in 12 lines.
+ALIASES = "\n".join(["a0: &a0 word", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 13))])
 VERBS = ("evaluate run=", "probe run=", "predict run=", "report run=", "train resume=")
 
 
@@ -89,6 +91,7 @@ def test_a_call_by_name_in_a_configuration_is_refused_before_anything_heavy_load
             "run/config.yaml, line 51: no configuration; restore",
         ),
         ("[" * 3000, "run/config.yaml: no configuration; restore"),
+        (ALIASES, "run/config.yaml: no configuration; restore"),
     ],
 )
 def test_what_a_configuration_would_look_up_or_build_is_refused(

@@ -78,6 +78,7 @@ def main() -> None:
 
 def _end(command: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background deaf to it
     debug = any(re.fullmatch(r"\+*debug=(true|yes|on|1)", line, re.IGNORECASE) for line in arguments)
     try:
         code = command(arguments)

@@ -2,11 +2,12 @@
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -15,7 +16,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
+from yaml import AliasToken, MarkedYAMLError, YAMLError
 
 from forecaster.config import Config, keys, validate
 from forecaster.errors import ConfigError
@@ -168,6 +169,9 @@ def _written(text: str, place: str) -> DictConfig:
     Keys that came after the release which wrote it have the values that the schema gives them.
     """
     try:
+        # A few lines that refer to one another can stand for more than any memory holds; no training writes such.
+        if any(isinstance(token, AliasToken) for token in cast("Iterator[object]", yaml.scan(text))):
+            raise YAMLError("aliases")
         config = OmegaConf.create(text)
     except (YAMLError, OmegaConfBaseException, AssertionError, RecursionError) as error:
         mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None

@@ -1,11 +1,13 @@
 """The training of a prepared line: in one process, or in several that share each batch."""
 
 import logging
+import os
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from lightning.pytorch.loggers import Logger
 
@@ -80,7 +82,14 @@ def _fitted(
     )
 
 
+def _end_with_the_first() -> None:
+    # Until both have met, for up to hours, nothing else tells that it was killed.
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
+
+
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
+    Thread(target=_end_with_the_first, daemon=True).start()
     follow()
     sys.exit()

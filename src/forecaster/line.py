@@ -34,6 +34,7 @@ from forecaster.windows import splits
 
 TEXT_WIDTH = 100  # where there is no terminal to ask
 NAMED = 12  # symbols named when a training begins
+NO_MEMORY = ("can't allocate memory", "out of memory")  # torch's words, on a CPU and on a GPU
 FEW = 1024  # windows: a batch of no more may be larger than the training part, which is then one batch
 
 
@@ -41,8 +42,10 @@ def train(config: Config, directory: Path) -> str:
     """Bars to report, into a new run directory; the summary says how it ended, and the result in a few words."""
     asked(config.trainer).check()
     with run.held(directory):
-        run.begin(directory, compose.to_yaml(config))
-        return _finish(config, directory, None)
+        run.check_new(directory)
+        with _status(directory):
+            run.begin(directory, compose.to_yaml(config))
+            return _finish(config, directory, None)
 
 
 def resume(directory: Path, overrides: Sequence[str] = ()) -> str:
@@ -50,33 +53,33 @@ def resume(directory: Path, overrides: Sequence[str] = ()) -> str:
     with run.held(directory):
         config = compose.load(directory / run.CONFIG, overrides)
         asked(config.trainer).check()
-        return _finish(config, directory, run.go_on(directory))
+        with _status(directory):
+            return _finish(config, directory, run.go_on(directory))
 
 
 def _finish(config: Config, directory: Path, done: set[str] | None) -> str:
     """The stations that a run has not done yet; None for a new one."""
-    with _status(directory):
-        kept = logger(config.logger.kind, directory, config.experiment_name)
-        bars = _loaded(config, directory) if done is None else _kept(config, directory)
-        line = prepare(config, bars, directory)
-        check_batch(line)
-        sha256 = (None if done is None else store.fingerprint(directory)) or store.keep(bars, directory)
-        run.write_table(directory, "quality", line.quality)
-        run.update_summary(directory, **facts(line), bars_sha256=sha256)
-        if done is not None:
-            _check_last(line, directory)
-        say(quality_line(line.quality))
-        say(_opening(line, directory))
-        progress, resume = sys.stderr.isatty(), done is not None
-        trained = fitted(line, directory, logger=kept, say=say, progress=progress, resume=resume)
-        run.update_summary(directory, best_epoch=trained.epoch)
-        run.add_timings(directory, training=trained.seconds)
-        if not done or "scores" not in done:
-            score(line, directory)
-        if config.probes.enabled and (not done or "probes" not in done):
-            look(line, directory)
-        write_report(directory)
-        run.update_summary(directory, status="complete")
+    kept = logger(config.logger.kind, directory, config.experiment_name)
+    bars = _loaded(config, directory) if done is None else _kept(config, directory)
+    line = prepare(config, bars, directory)
+    check_batch(line)
+    sha256 = (None if done is None else store.fingerprint(directory)) or store.keep(bars, directory)
+    run.write_table(directory, "quality", line.quality)
+    run.update_summary(directory, **facts(line), bars_sha256=sha256)
+    if done is not None:
+        _check_kept(line, directory)
+    say(quality_line(line.quality))
+    say(_opening(line, directory))
+    progress, resume = sys.stderr.isatty(), done is not None
+    trained = fitted(line, directory, logger=kept, say=say, progress=progress, resume=resume)
+    run.update_summary(directory, best_epoch=trained.epoch)
+    run.add_timings(directory, training=trained.seconds)
+    if not done or "scores" not in done:
+        score(line, directory)
+    if config.probes.enabled and (not done or "probes" not in done):
+        look(line, directory)
+    write_report(directory)
+    run.update_summary(directory, status="complete")
     return in_short(directory)
 
 
@@ -102,15 +105,17 @@ def _kept(config: Config, directory: Path) -> Bars:
     return store.kept(directory)
 
 
-def _check_last(line: Line, directory: Path) -> None:
-    """Raises DataError where the last checkpoint was trained with anything else; tells of other releases."""
-    path = directory / checkpoints.LAST
-    if not path.is_file():
+def _check_kept(line: Line, directory: Path) -> None:
+    """Raises DataError where a checkpoint was trained with anything else; tells of other releases."""
+    paths = [path for name in (checkpoints.LAST, checkpoints.BEST) if (path := directory / name).is_file()]
+    contents = [checkpoints.load(path) for path in paths]
+    for path, content in zip(paths, contents, strict=True):
+        check_trained(line.config, content, path)
+        checkpoints.verify(content, description(line.config, line.panel, line.length), path)
+    if not contents:
         return
-    content = checkpoints.load(path)
-    check_trained(line.config, content, path)
-    checkpoints.verify(content, description(line.config, line.panel, line.length), path)
-    before, now = cast("dict[str, str]", checkpoints.described(content).get("versions", {})), versions()
+    told, now = checkpoints.described(contents[0]).get("versions"), versions()
+    before = cast("dict[object, object]", told) if isinstance(told, dict) else {}
     if other := [f"{name} {before.get(name)}, now {now[name]}" for name in now if before.get(name) != now[name]]:
         say(f"warning: the run began under {', '.join(other)}: its weights may end otherwise than without the stop")
 
@@ -143,8 +148,8 @@ def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callab
             write_report(directory)
         return directory
     target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}-{secrets.token_hex(3)}"
-    run.begin(target, compose.to_yaml(line.config))
     with _status(target):
+        run.begin(target, compose.to_yaml(line.config))
         store.keep(line.bars, target)
         run.update_summary(target, of=directory.absolute().name, **facts(line))
         run.write_table(target, "quality", line.quality)
@@ -270,6 +275,11 @@ def _status(directory: Path) -> Generator[None]:
         raise
     except Exception as fault:
         run.update_summary(directory, status="failed", error=f"{type(fault).__name__}: {fault}")
+        if isinstance(fault, MemoryError) or any(words in str(fault) for words in NO_MEMORY):
+            raise ConfigError(
+                "the memory is too small for this network and these batches: lower model.width, model.layers, "
+                "model.window or data.batch_size"
+            ) from fault
         raise
     except BaseException:
         run.update_summary(directory, status="interrupted")

@@ -35,10 +35,15 @@ TABLES: Final = {
 Summary = dict[str, object]
 
 
-def begin(directory: Path, config: str) -> None:
-    """Creates the directory with its configuration and status `running`; ConfigError where a run stands already."""
+def check_new(directory: Path) -> None:
+    """Raises ConfigError where a run stands already."""
     if (directory / CONFIG).exists() or (directory / SUMMARY).exists():
         raise ConfigError(f"{directory} already holds a run: choose another hydra.run.dir, runs are never overwritten")
+
+
+def begin(directory: Path, config: str) -> None:
+    """Creates the directory with its configuration and status `running`; ConfigError where a run stands already."""
+    check_new(directory)
     directory.mkdir(parents=True, exist_ok=True)
     write_text(directory / CONFIG, config)
     update_summary(directory, status="running")

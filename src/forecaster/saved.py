@@ -93,10 +93,7 @@ def _take(found: Saved, built: panel.Panel, length: int, task: Task) -> None:
             "same columns"
         )
     checkpoints.verify(found.content, description(found.config, built, length), found.path)
-    try:
-        task.load_state_dict(checkpoints.weights(found.content))
-    except RuntimeError as fault:
-        raise DataError(f"{found.path} holds weights of another network; restore the run's own config.yaml") from fault
+    checkpoints.put(found.content, task, found.path)
     task.eval()
 
 

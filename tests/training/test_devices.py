@@ -89,6 +89,11 @@ def test_when_the_processor_has_no_bfloat16_then_it_is_refused(monkeypatch: pyte
     bf16.check()
 
 
+def test_when_processes_are_far_more_than_cores_then_they_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"trainer.devices=1024 are that many processes on \d+ cores; choose fewer"):
+        replace(CPU, strategy="ddp", devices=1024).check()
+
+
 def test_when_a_strategy_is_not_lightnings_then_its_names_are_told() -> None:
     with pytest.raises(ConfigError, match=r"^trainer.strategy=dpp is not known; choose one of auto, .*\bddp\b"):
         replace(CPU, strategy="dpp").check()
@@ -254,6 +259,20 @@ def test_when_the_first_of_two_processes_is_stopped_then_resuming_ends_with_the_
     line.train(configured([*SHORT, "trainer=ddp_cpu", "trainer.max_epochs=12"]), tmp_path / "whole")
     for name in ("forecasts.parquet", "scores.csv"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.launchers
+def test_when_the_first_process_is_killed_before_the_other_has_found_it_then_that_one_ends_too(tmp_path: Path) -> None:
+    process = begun(tmp_path, *SHORT, "trainer=ddp_cpu", "hydra.run.dir=run")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (others := children.read_text().split()):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    state, until = Path(f"/proc/{others[0]}/stat"), time.monotonic() + 60
+    while state.exists() and " Z " not in state.read_text():  # a zombie where nobody takes in orphans
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.launchers

@@ -91,6 +91,23 @@ def weights(content: Mapping[str, object]) -> dict[str, torch.Tensor]:
     return cast("dict[str, torch.Tensor]", content["state_dict"])
 
 
+def put(content: Mapping[str, object], task: torch.nn.Module, path: Path) -> None:
+    """Puts the weights into a task; DataError where they are another network's."""
+    try:
+        task.load_state_dict(weights(content))
+    except RuntimeError as fault:
+        raise DataError(f"{path} holds weights of another network; restore the run's own config.yaml") from fault
+
+
+def epoch(content: Mapping[str, object], path: Path) -> int:
+    """The epoch that the weights are from, counted from 1."""
+    match content.get("epoch"):
+        case int(number):
+            return number + 1
+        case _:
+            raise DataError(f"{path} does not say of which epoch its weights are: train again")
+
+
 def described(content: Mapping[str, object]) -> dict[str, object]:
     """What the weights were trained for."""
     return cast("dict[str, object]", content["forecaster"])

@@ -28,6 +28,7 @@ PATIENCE: Final = timedelta(hours=12)
 DIRECTORY: Final = "directory"  # in the store: where the run is
 GRACE: Final = 5.0  # seconds in which a process that failed is gone
 READY: Final = "ready"  # in the store: how many others are there
+FEW: Final = 8  # processes that may share fewer cores, to try them out
 BF16: Final = {"avx512_bf16", "amx_bf16", "bf16"}  # as Linux calls what processors can
 
 
@@ -62,6 +63,9 @@ class Devices:
     def check(self) -> None:
         """Raises ConfigError where this machine has no such device, or another number of processes was started."""
         check_number(os.environ, self.devices, self.nodes)
+        cores = len(os.sched_getaffinity(0))
+        if self.accelerator == "cpu" and self.devices > max(FEW, cores):
+            raise ConfigError(f"trainer.devices={self.devices} are that many processes on {cores} cores; choose fewer")
         if self.accelerator == "gpu":
             found = CUDAAccelerator.auto_device_count()
             if found < self.devices:
@@ -129,7 +133,7 @@ def together(asked: Devices, directory: Path) -> Generator[None]:
             distributed.destroy_process_group()
         for other in others:
             other.terminate()
-            other.wait()
+            other.communicate()
         os.environ.clear()
         os.environ.update(before)
 
@@ -165,6 +169,7 @@ def _others(asked: Devices, directory: Path) -> list[subprocess.Popen[bytes]]:
             subprocess.Popen(
                 program,
                 env=os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdin=subprocess.PIPE,  # which closes with the first process, however that ends
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -4,16 +4,17 @@ import logging
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import lightning
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from forecaster.errors import DivergedError
+from forecaster.errors import DataError, DivergedError
 from forecaster.training import checkpoints
 from forecaster.training.devices import CPU, Devices
 from forecaster.training.keeping import Keeper, Signals, StepSeeds, Stopped
@@ -63,8 +64,11 @@ def fit(
     last = directory / checkpoints.LAST
     content = checkpoints.load(last) if resume and last.is_file() else None
     keeper = Keeper(directory, described, say)
+    if content is not None:
+        checkpoints.put(content, task, last)
     if content is not None and checkpoints.finished(content):
-        keeper.load_state_dict(checkpoints.states(content)[Keeper.__name__])
+        with _restoring(last, lambda: False):
+            keeper.load_state_dict(checkpoints.states(content)[keeper.state_key])
     else:
         if content is not None:
             bars.begin(*checkpoints.position(content, last))
@@ -87,9 +91,21 @@ def fit(
         )
         _run(trainer, task, bars, signals, None if content is None else last)
     best = checkpoints.load(directory / checkpoints.BEST)
-    task.load_state_dict(checkpoints.weights(best))
+    checkpoints.put(best, task, directory / checkpoints.BEST)
     task.eval()
-    return Trained(cast(int, best["epoch"]) + 1, keeper.rows[-1][-1])
+    return Trained(checkpoints.epoch(best, directory / checkpoints.BEST), keeper.rows[-1][-1])
+
+
+@contextmanager
+def _restoring(path: Path | None, begun: Callable[[], bool]) -> Generator[None]:
+    """Until the training has begun, what can't be taken up from the checkpoint is a DataError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as fault:
+        if path is None or begun():
+            raise
+        told = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        raise DataError(f"{path} does not hold all that its training stood at ({told}): train again") from fault
 
 
 def _stopper(patience: int) -> EarlyStopping:
@@ -103,7 +119,8 @@ def _run(trainer: lightning.Trainer, task: Task, bars: Bars, signals: Signals, s
         with warnings.catch_warnings():
             # Lightning can't know that `Bars.begin` makes the loader go on where the epoch was left.
             warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
-            trainer.fit(task, datamodule=bars, ckpt_path=start, weights_only=True)
+            with _restoring(start, lambda: signals.begun):
+                trainer.fit(task, datamodule=bars, ckpt_path=start, weights_only=True)
         if signals.asked:  # after the last epoch was kept
             raise Stopped(signals.asked)
     except DivergedError as fault:

@@ -122,9 +122,11 @@ class Signals(Callback):
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
         self.asked = 0
+        self.begun = False
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Takes the place of Lightning's handlers, which lose the step; Lightning puts back those before its own."""
+        self.begun = True
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._ask)
             signal.signal(signal.SIGINT, self._ask)
