@@ -35,9 +35,8 @@ def test_every_kind_of_quality_row_is_explained() -> None:
     assert used <= explained, used - explained
 
 
-def test_every_experiment_is_named_in_the_readme_or_with_the_networks() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "networks.md").read_text(
-        encoding="utf-8"
-    )
+def test_every_experiment_is_named_in_the_readme_or_on_the_pages_of_networks_and_probes() -> None:
+    pages = (ROOT / "README.md", ROOT / "docs" / "networks.md", ROOT / "docs" / "probes.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for path in (ROOT / "conf" / "experiment").glob("*.yaml"):
         assert f"`{path.stem}`" in text, path.stem

@@ -267,7 +267,7 @@ def test_an_interrupted_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(line, "fit", stop)
+    monkeypatch.setattr(line, "fitted", stop)
     with pytest.raises(KeyboardInterrupt):
         line.train(config(), tmp_path / "run")
     assert run.read_summary(tmp_path / "run")["status"] == "interrupted"

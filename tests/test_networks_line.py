@@ -93,6 +93,20 @@ def test_comparison_of_a_sweep_folds_its_seeds(trained: Path) -> None:
     assert page.read_text().count("<figure") == 1
 
 
+def test_heads_of_two_seeds_are_compared_whether_or_not_there_is_another_network(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, page = comparison.compared([str(trained / "0"), str(trained / "1")], None)
+    weeks = pd.read_csv(page.parent / "compare_weeks.csv")
+    assert set(weeks["is"]) == {"weekly", "weekly_target", "placebo"}
+    assert set(weeks["seeds"]) == {2}
+    assert weeks.loc[weeks["is"] == "weekly", "verdict"].tolist() == ["too few seeds: 2 of 5"]
+    assert "Heads a seed that peak at a lag" in text
+    assert "Effective rank of a head" in page.read_text()
+    assert "group" in pd.read_csv(page.parent / "compare_roles.csv")
+
+
 def test_runs_that_are_not_complete_are_left_out_and_named(trained: Path) -> None:
     run.update_summary(trained / "3", status="failed")
     text, _ = comparison.compared([str(trained)], "lstm")

@@ -8,20 +8,24 @@ from typing import Any, Final, cast
 import pandas as pd
 from omegaconf import OmegaConf
 
-from forecaster import run
+from forecaster import compose, run
 from forecaster.errors import ConfigError, DataError
 from forecaster.explain import TYPED, display, within
 from forecaster.forecasts import frame
 from forecaster.forecasts.compare import Scored, by_run, compare, same_parameters
+from forecaster.probes import across
 from forecaster.report.comparison import comparison_page, comparison_text
 from forecaster.report.values import NETWORKS
 
 TABLE: Final = "compare"
+ROLES: Final = "compare_roles"
+WEEKS: Final = "compare_weeks"
 PAGE: Final = "compare.html"
 # What does not make runs different in kind.
 NOT_A_GROUP: Final = (
     *("seed", "source.seed", "source.cache", "experiment_name", "debug", "probes", "logger"),
-    *("trainer.threads", "data.in_memory_gb"),
+    *("trainer.threads", "trainer.accelerator", "trainer.strategy", "trainer.devices", "trainer.nodes"),
+    "data.in_memory_gb",
 )
 WITHIN: Final = 0.02
 
@@ -45,7 +49,8 @@ def compared(names: Sequence[str], against: str | None) -> tuple[str, Path]:
     """Text of the comparison, and the page written: into the sweep's directory, or one of its own for other runs."""
     directories = found(names)
     runs, left_out = _scored(directories)
-    if len({one.group for one in runs}) < 2:
+    roles, weeks = _across(directories, runs)
+    if len({one.group for one in runs}) < 2 and roles.empty and weeks.empty:
         raise DataError(f"compare: {len(runs)} runs of one kind: name runs that differ in more than their seed")
     reference = against or next((one.group for one in runs if one.model == "attention"), runs[0].group)
     table = compare(runs, reference).merge(_ranks(directories, runs), on="group", how="left")
@@ -53,8 +58,10 @@ def compared(names: Sequence[str], against: str | None) -> tuple[str, Path]:
     told = [] if same_parameters(runs, WITHIN) else [f"Parameter counts differ by more than {WITHIN:.0%}."]
     told += [f"{display(path)} is left out: {reason}." for path, reason in left_out]
     run.write_table(target, TABLE, table)
-    run.write_text(target / PAGE, comparison_page(table, by_run(runs), " ".join(told)))
-    return comparison_text(table, " ".join(told)), target / PAGE
+    run.write_table(target, ROLES, roles)
+    run.write_table(target, WEEKS, weeks)
+    run.write_text(target / PAGE, comparison_page(table, by_run(runs), " ".join(told), roles, weeks))
+    return comparison_text(table, " ".join(told), roles, weeks), target / PAGE
 
 
 def _scored(directories: Sequence[Path]) -> tuple[list[Scored], list[tuple[Path, str]]]:
@@ -63,7 +70,8 @@ def _scored(directories: Sequence[Path]) -> tuple[list[Scored], list[tuple[Path,
     complete = [path for path, summary in summaries.items() if _done(summary)]
     if not complete:
         raise DataError(f"compare: none of {len(directories)} runs is complete: wait for them, or run them again")
-    flat = {path: _flat(OmegaConf.to_container(OmegaConf.load(path / run.CONFIG))) for path in complete}
+    written = {path: OmegaConf.structured(compose.load(path / run.CONFIG)) for path in complete}
+    flat = {path: _flat(OmegaConf.to_container(config)) for path, config in written.items()}
     every = {key for values in flat.values() for key in values}
     keys = sorted(key for key in every if not any(within(key, part) for part in NOT_A_GROUP))
     differing = [key for key in keys if len({str(values.get(key)) for values in flat.values()}) > 1]
@@ -115,3 +123,22 @@ def _ranks(directories: Sequence[Path], runs: Sequence[Scored]) -> pd.DataFrame:
         ]
     ranks = pd.DataFrame(rows, columns=["group", "rank", "value"])
     return ranks.groupby(["group", "rank"])["value"].mean().unstack("rank").reset_index()
+
+
+def _across(directories: Sequence[Path], runs: Sequence[Scored]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Roles of heads and weekly heads over the seeds of each group, where at least two of its runs were probed."""
+    groups: dict[str, list[across.Heads]] = {}
+    complete = [path for path in directories if _done(run.read_summary(path))]
+    for path, one in zip(complete, runs, strict=True):
+        tables = run.read_tables(path)
+        if "heads" in tables and "lag_profiles" in tables:
+            week_bars = cast(int, run.read_summary(path)["week_bars"])
+            groups.setdefault(one.group, []).append(across.read(tables["heads"], tables["lag_profiles"], week_bars))
+    several = {group: heads for group, heads in groups.items() if len(heads) > 1}
+    found = [
+        pd.concat([made(heads).assign(group=group) for group, heads in several.items()])
+        if several
+        else pd.DataFrame(columns=["group", *columns])
+        for made, columns in ((across.roles, across.ROLE_COLUMNS), (across.weeks, across.WEEK_COLUMNS))
+    ]
+    return found[0][["group", *across.ROLE_COLUMNS]], found[1][["group", *across.WEEK_COLUMNS]]

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any, cast
 from zoneinfo import available_timezones
 
-MARKETS = ("weekly", "several", "noise")
+MARKETS = ("noise", "recency", "weekly", "large_move", "volume", "trend", "several", "together", "weekly_hourly")
 ON_ERROR = ("drop", "adjust")
 LAYOUTS = ("wide",)
 NAMES = ("time", "date", "clock", "symbol", "open", "high", "low", "close", "volume")
@@ -32,9 +32,7 @@ class Bundled(Source):
 
 @dataclass(kw_only=True)
 class Planted(Source):
-    """A synthetic market: `weekly` is r[t+1] = phi r[t-4] + noise, `several` that with recent bars and large moves,
-    `noise` is noise alone.
-    """
+    """A synthetic market whose rule is known (bars/planted.py has them), phi its strength; `noise` has none."""
 
     kind: str = "planted"
     market: str

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.bars import planted, store
+from forecaster.bars import planted, rules, store
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.contract import check
 from forecaster.errors import ConfigError
@@ -28,13 +28,13 @@ def garman_klass(frame: pd.DataFrame) -> np.ndarray:
 def test_when_noise_is_given_then_the_garch_recursion_agrees_with_the_hand():
     # omega 2e-6, alpha .08, beta .90: s2[0] = 2e-6 / .02 = 1e-4; z = 1 leads to 2e-6 + .98e-4 = 1e-4;
     # z = 2 to 2e-6 + (.32 + .90) 1e-4 = 1.24e-4; z = 0 to 2e-6 + .90 x 1.24e-4 = 1.136e-4.
-    sigma = planted.garch(np.array([1.0, 2.0, 0.0, 5.0]))
+    sigma = rules.garch(np.array([1.0, 2.0, 0.0, 5.0]))
     np.testing.assert_allclose(sigma**2, [1e-4, 1e-4, 1.24e-4, 1.136e-4], rtol=1e-12)
 
 
 def test_when_innovations_are_given_then_the_weekly_recursion_agrees_with_the_hand():
     # r[5] = 6 + .5 x 1; r[6] = 7 + .5 x 2; r[10] = 11 + .5 x 6.5.
-    returns = planted.weekly(np.arange(1.0, 12.0), 0.5)
+    returns = rules.weekly(np.arange(1.0, 12.0), 0.5)
     np.testing.assert_array_equal(returns[:5], [1, 2, 3, 4, 5])
     np.testing.assert_array_equal(returns[[5, 6, 10]], [6.5, 8.0, 14.25])
 
@@ -42,7 +42,7 @@ def test_when_innovations_are_given_then_the_weekly_recursion_agrees_with_the_ha
 @given(st.integers(1, 40), st.floats(-0.9, 0.9))
 def test_when_returns_are_put_back_into_the_rule_then_the_innovations_return(bars: int, phi: float):
     innovations = np.random.default_rng(bars).standard_normal(bars)
-    returns = planted.weekly(innovations, phi)
+    returns = rules.weekly(innovations, phi)
     lagged = np.concatenate([np.zeros(5), returns])[:bars]
     np.testing.assert_allclose(returns - phi * lagged, innovations, atol=1e-12)
 
@@ -91,7 +91,7 @@ def test_when_bars_are_drawn_then_their_closes_carry_the_simulated_returns_exact
     noise_rng = np.random.default_rng(stream).spawn(3)[0]
     sessions = len(Calendar("XNYS").sessions("1950-01-08", planted.LAST))
     noise = noise_rng.standard_t(4, 500 + sessions) / np.sqrt(2)
-    expected = planted.weekly(planted.garch(noise) * noise, 0.7)[500:][-9_000:]
+    expected = rules.weekly(rules.garch(noise) * noise, 0.7)[500:][-9_000:]
     frame = planted.load("weekly", bars=9_000, seed=11, symbols=2).frame
     closes = frame.loc[frame["symbol"] == "WEEKLY_1", "close"].to_numpy()
     np.testing.assert_allclose(np.diff(np.log(closes)), expected[1:], rtol=0, atol=1e-9)
@@ -108,7 +108,7 @@ def test_when_bars_are_drawn_then_the_range_tells_the_volatility():
     stream = np.random.SeedSequence(5).spawn(1)[0]
     sessions = len(Calendar("XNYS").sessions("1950-01-08", planted.LAST))
     noise = np.random.default_rng(stream).spawn(3)[0].standard_t(4, 500 + sessions) / np.sqrt(2)
-    sigma = planted.garch(noise)[-9_000:]
+    sigma = rules.garch(noise)[-9_000:]
     estimate = garman_klass(planted.load("noise", bars=9_000, seed=5).frame)
     assert (estimate > 0).all()
     assert np.corrcoef(np.log(estimate), np.log(sigma**2))[0, 1] > 0.55
@@ -172,7 +172,10 @@ def test_when_phi_changes_then_the_noise_does_not():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "monthly"}, "planted bars: kind 'monthly': choose from noise, several, weekly"),
+        (
+            {"kind": "monthly"},
+            "planted bars: kind 'monthly': choose from large_move, noise, recency, several, together",
+        ),
         ({"symbols": 0}, "planted bars: symbols 0: ask for at least 1"),
         ({"phi": 1.0}, r"planted bars: phi 1.0: \|phi\| must be below 1, or prices explode"),
         ({"bars": 0}, "planted bars: bars 0: ask for 1 to 19"),
@@ -187,7 +190,7 @@ def test_when_arguments_describe_no_market_then_the_error_names_them(arguments: 
 def test_several_dependencies_follow_their_rule() -> None:
     rng = np.random.default_rng(3)
     noise, sigma = rng.standard_normal(90), rng.uniform(0.5, 2, 90)
-    returns = planted.several(noise, sigma, 0.3)
+    returns = rules.several(noise, sigma, 0.3)
     for bar in range(5, 90):
         before = noise[max(0, bar - 30) : bar] if bar >= 30 else []
         moves = sum(sorted(before, key=abs, reverse=True)[:3])

@@ -1,5 +1,6 @@
 """The whole of it on a network whose weights are set by hand: its first head reads the bar a week before the target."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from forecaster.bars import planted
 from forecaster.networks.encoder import Encoder
-from forecaster.probes.capture import forecast
+from forecaster.probes.capture import Look, forecast, looks
 from forecaster.probes.heads import FACT_COLUMNS, HEAD_COLUMNS, KNOCKOUT_COLUMNS, PROFILE_COLUMNS, Probed, probe
 from forecaster.probes.masks import Mask, Probe
 from forecaster.training.task import Recipe, Task
@@ -117,11 +118,11 @@ def test_tables_have_the_columns_and_rows_of_the_run_directory(weekly):
     rows = weekly.heads
     assert not rows.duplicated(["layer", "head", "probe", "stratum", "direction", "weights"]).any()
     last = rows[rows["stratum"] == "last"]
-    assert len(last) == 2 * 2 * 4 * 2  # layers, heads, probes, weightings
+    assert len(last) == 2 * 2 * 7 * 2  # layers, heads, probes, weightings
     assert set(last["direction"]) == {"past"}
     inner = rows[rows["stratum"] == "inner"]
     assert set(inner["layer"]) == {0}
-    assert len(inner) == 2 * 2 * (4 + 3)  # no weekly_target ahead
+    assert len(inner) == 2 * 2 * (7 + 3)  # only recency, weekly and large moves also ahead
     assert set(inner["label"]) == {"none"}
     assert not weekly.knockouts.duplicated(["layer", "head", "target", "kind", "probe"]).any()
     assert len(weekly.lag_profiles) == 2 * 2 * 2 * LENGTH
@@ -197,6 +198,50 @@ def test_figures_are_the_same_whatever_the_batch(small_task, garch, monkeypatch)
     np.testing.assert_allclose(parted.knockouts["rise"], whole.knockouts["rise"], rtol=1e-5, atol=1e-6)
 
 
+def test_figures_are_the_same_whatever_the_chunks_of_captured_attention(small_task, garch, monkeypatch):
+    """The same attention, handed over in pieces of other sizes: everything but rounding of the sums is equal."""
+    parts, task = split(garch, 12, 0.7, 0.85), small_task(garch, 12)
+    whole = probe(task, garch, parts, 12, causal=False)
+
+    def in_pieces(*arguments, last_only=False, every=None, **options):
+        captured = list(looks(*arguments, last_only=last_only, every=every, **options))
+        windows = int(max(look.window_n[-1] for look in captured)) + 1
+        for first, end in itertools.pairwise((0, 1, 7, 100, 413, windows)):
+            for kind in dict.fromkeys((look.layer, look.stratum, look.queries.direction) for look in captured):
+                own = [look for look in captured if (look.layer, look.stratum, look.queries.direction) == kind]
+                yield part_of(own, first, end)
+
+    monkeypatch.setattr("forecaster.probes.survey.looks", in_pieces)
+    parted = probe(task, garch, parts, 12, causal=False)
+    numbers = ["kappa", "low", "high", "chance", "odds", "p", "q", "partial_mass"]
+    np.testing.assert_allclose(parted.heads[numbers], whole.heads[numbers], rtol=1e-9, atol=1e-12)
+    words = [name for name in whole.heads if name not in numbers]
+    pd.testing.assert_frame_equal(parted.heads[words], whole.heads[words])
+
+
+def part_of(captured: list[Look], first: int, end: int) -> Look:
+    """What the looks of one kind hold of the windows first .. end - 1, as one."""
+    queries = [look.queries for look in captured]
+    window_n = np.concatenate([look.window_n for look in captured])
+    chosen = (window_n >= first) & (window_n < end)
+
+    def joined(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(arrays)[chosen]
+
+    return replace(
+        captured[0],
+        queries=replace(
+            queries[0],
+            rows=joined([one.rows for one in queries]),
+            reach=joined([one.reach for one in queries]),
+            visible=joined([one.visible for one in queries]),
+        ),
+        window_n=window_n[chosen],
+        raw_nNL=joined([look.raw_nNL for look in captured]),
+        norm_nNL=joined([look.norm_nNL for look in captured]),
+    )
+
+
 def test_progress_is_told(small_task, garch):
     told: list[str] = []
     probe(small_task(garch, 12, layers=1), garch, split(garch, 12, 0.7, 0.85), 12, progress=told.append)
@@ -219,3 +264,44 @@ def test_a_probe_of_ones_own_is_judged_like_the_others():
 
     found = probed("weekly", further=(Probe("third", "neighbours", third),))
     assert label(found, 0, 0, "third")["label"] == "functional"
+
+
+def test_one_window_is_too_few_to_say_anything(small_task, garch):
+    whole = split(garch, 12, 0.7, 0.85)
+    parts = replace(whole, validation=whole.validation[:1], test=whole.test[:1])
+    found = probe(small_task(garch, 12), garch, parts, 12)
+    assert set(found.heads["label"]) == {"none"}
+    last = found.heads[found.heads["stratum"] == "last"]
+    told = last["reason"].str.replace(r"\d+", "N", regex=True)
+    assert set(told) == {
+        "too few to say: N blocks of dates of at least N",
+        "too few to say: N blocks of dates of at least N; N symbols too short for the shift null",
+        "not measurable: windows of N bars, the probe needs N",
+        "not measurable: no query has the bars it asks about",
+    }
+    assert found.heads["low"].isna().all()
+    assert found.knockouts["rise"].notna().all()
+    assert found.knockouts["skill_share"].isna().all()
+    assert all("no head is" in gate for gate in found.gates)
+
+
+def test_heads_that_are_all_alike_have_all_the_same_figures(small_task, garch):
+    task = small_task(garch, 12)
+    with torch.no_grad():
+        for block in task.network.blocks:
+            for part in (block.attention.query, block.attention.key, block.attention.value):
+                part.weight.copy_(part.weight[:5].repeat(4, 1))
+                part.bias.copy_(part.bias[:5].repeat(4))
+            block.attention.output.weight.copy_(block.attention.output.weight[:, :5].repeat(1, 4))
+    found = probe(task, garch, split(garch, 12, 0.7, 0.85), 12)
+    of_head = ["layer", "probe", "stratum", "direction", "weights"]
+    kappas = found.heads.groupby(of_head)[["kappa", "p", "partial_mass"]]
+    rises = found.knockouts.dropna(subset="head").groupby(["layer", "target", "kind"])[["rise"]]
+    for groups in (kappas, rises):
+        assert ((groups.max() - groups.min()).fillna(0.0) < 1e-6).all(axis=None)
+
+
+def test_every_query_of_the_lower_layers_has_its_facts(weekly):
+    facts = weekly.head_facts[weekly.head_facts["fact"] == "mean lag of all queries"]
+    assert facts[["layer", "head"]].to_numpy().tolist() == [[0, 0], [0, 1]]
+    assert facts["low"].isna().all()

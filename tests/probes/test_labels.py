@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
+from forecaster.probes.intervals import Interval
 from forecaster.probes.knockout import Gate
 from forecaster.probes.labels import Causal, Evidence, Verdict, functional, missing, pattern, placebo_lags, placebos
-from forecaster.probes.statistics import Interval, Score
+from forecaster.probes.statistics import Score
 
 FOUND = Verdict("pattern", (), "pattern (no noise null)")
 OPEN, CLOSED = Gate("volatility", "historical mean", 0.001, 0.5), Gate("return", "zero return", 0.2, 0.001)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,14 +8,12 @@ from forecaster.probes.masks import (
     Mask,
     Probe,
     Queries,
-    beside,
     large_move,
     recency,
-    shifted,
-    standard,
     weekly,
     weekly_target,
 )
+from forecaster.probes.standard import standard
 from forecaster.windows.panel import build
 from hourly import bars_at, stamps, utc
 
@@ -143,22 +143,6 @@ def test_large_move_drops_the_query_when_the_series_is_flat(make_panel, sessions
     np.testing.assert_array_equal(large_move().at(panel, last_bars([19, 21, 22], 9)).measurable, [False, False, True])
 
 
-def test_neighbours_share_what_is_in_reach_when_the_bar_is_at_the_edge():
-    queries = last_bars([50, 50], 7)
-    flags = np.zeros((2, 7), dtype=bool)
-    flags[0, 3] = flags[1, 5] = True
-    third = 1 / 3
-    np.testing.assert_allclose(
-        beside(flags, queries), [[0, 0.25, 0.25, 0, 0.25, 0.25, 0], [0, 0, 0, third, third, 0, third]]
-    )
-
-
-def test_shifting_loses_what_leaves_the_window():
-    values = np.array([[1.0, 2.0, 3.0]])
-    np.testing.assert_array_equal(shifted(values, 1), [[0, 1, 2]])
-    np.testing.assert_array_equal(shifted(values, -2), [[3, 0, 0]])
-
-
 def test_one_function_makes_a_probe_of_ones_own(make_panel, sessions):
     shocks = np.zeros(len(sessions))
     shocks[::4] = 1.0
@@ -174,7 +158,7 @@ def test_one_function_makes_a_probe_of_ones_own(make_panel, sessions):
 
 def test_recency_takes_a_share_of_the_window_when_bars_are_not_daily(make_panel, sessions):
     panel = make_panel([sessions], [np.ones(len(sessions))], 5)
-    daily, hourly = (standard(panel, 40, interval)[0] for interval in ("1d", "1h"))
+    daily, hourly = (standard(replace(panel, interval=interval), np.arange(40), 40)[0] for interval in ("1d", "1h"))
     queries = last_bars([39], 40)
     assert daily.at(panel, queries).flags.sum() == 3
     assert hourly.at(panel, queries).flags.sum() == 2

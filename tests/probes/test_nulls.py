@@ -6,7 +6,7 @@ from scipy.stats import binom
 from scipy.stats import t as student_t
 
 from forecaster.probes.masks import Mask, large_move
-from forecaster.probes.nulls import MOST_SHIFTS, ShiftNull, benjamini_hochberg
+from forecaster.probes.nulls import MOST_SHIFTS, ShiftNull, Shifts, benjamini_hochberg
 
 
 def stamps(count: int, start: int = 0) -> np.ndarray:
@@ -49,34 +49,60 @@ def random_case(lengths: list[tuple[int, int]], span: int, seed: int):
 def test_every_shift_equals_loops_over_pairs(symbols):
     length = 5
     attention, mask, ids, times = random_case(symbols, length, seed=len(symbols))
-    null = ShiftNull(mask, ids, times, 3, length)
+    null = ShiftNull(Shifts(mask, ids, times, length), 3)
     null.update(attention)
     observed, shifted = null.kappas()
     np.testing.assert_allclose(observed, shift_by_loops(attention, mask, ids, times, length, 0), rtol=1e-9)
-    assert len(null.shifts) > 10
-    for column, shift in enumerate(null.shifts):
+    assert len(null.shifts.admissible) > 10
+    for column, shift in enumerate(null.shifts.admissible):
         by_hand = shift_by_loops(attention, mask, ids, times, length, shift)
         np.testing.assert_allclose(shifted[:, column], by_hand, rtol=1e-8, atol=1e-12)
 
 
 def test_shifts_are_all_that_lie_a_window_away_either_way():
     mask = Mask(np.eye(40, 5, dtype=bool), np.ones(40, dtype=bool))
-    assert ShiftNull(mask, np.zeros(40, dtype=int), stamps(40), 1, 5).shifts.tolist() == list(range(5, 36))
+    assert Shifts(mask, np.zeros(40, dtype=int), stamps(40), 5).admissible.tolist() == list(range(5, 36))
 
 
-def test_shifts_are_thinned_when_there_are_too_many():
+def test_shifts_are_thinned_when_there_are_too_many(monkeypatch):
     count = MOST_SHIFTS + 5_000
     mask = Mask(np.zeros((count, 2), dtype=bool), np.ones(count, dtype=bool))
-    shifts = ShiftNull(mask, np.zeros(count, dtype=int), stamps(count), 1, 2).shifts
+    monkeypatch.setattr("forecaster.probes.nulls.MOST_PLACES", count)
+    shifts = Shifts(mask, np.zeros(count, dtype=int), stamps(count), 2).admissible
     assert len(np.unique(shifts)) == MOST_SHIFTS
     assert (shifts[0], shifts[-1]) == (2, count - 2)
 
 
+def test_flags_are_shifted_within_the_queries_asked_so_far_that_each_meets_one_a_window_away():
+    """Queries at days 0, 1, 2, 10, 20, 21, 30, 40, 50 and a window of 5: one place brings day 0 to 1 alone, three
+    places bring every day 5 days away or more (0 to 10, ..., 10 to 30)."""
+    asked = np.zeros(51, dtype=bool)
+    asked[[0, 1, 2, 10, 20, 21, 30, 40, 50]] = True
+    mask = Mask(np.eye(51, 5, dtype=bool) & asked[:, None], asked)
+    assert Shifts(mask, np.zeros(51, dtype=int), stamps(51), 5).admissible.tolist() == [3, 4, 5, 6]
+
+
+def test_long_series_are_shifted_in_stretches_of_their_own(monkeypatch):
+    """61 dates in stretches of 21, 21 and 19: each stretch is a circle, as if it were a symbol of its own."""
+    monkeypatch.setattr("forecaster.probes.nulls.MOST_PLACES", 30)
+    attention, mask, ids, times = random_case([(0, 61), (0, 61)], 5, seed=4)
+    mask = Mask(mask.flags, np.ones(len(ids), dtype=bool))
+    whole = ShiftNull(Shifts(mask, ids, times, 5), 3)
+    whole.update(attention)
+    monkeypatch.undo()
+    day = np.tile(np.arange(61), 2)
+    apart = ShiftNull(Shifts(mask, 3 * ids + day // 21, stamps(21)[day % 21], 5), 3)
+    apart.update(attention)
+    np.testing.assert_array_equal(whole.shifts.admissible, apart.shifts.admissible)
+    for one, other in zip(whole.kappas(), apart.kappas(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-13)
+
+
 def test_short_symbols_are_left_out_and_counted():
     attention, mask, ids, times = random_case([(0, 40), (0, 9)], 5, seed=1)
-    null = ShiftNull(mask, ids, times, 3, 5)
+    null = ShiftNull(Shifts(mask, ids, times, 5), 3)
     null.update(attention)
-    alone = ShiftNull(Mask(mask.flags[:40], mask.measurable[:40]), ids[:40], times[:40], 3, 5)
+    alone = ShiftNull(Shifts(Mask(mask.flags[:40], mask.measurable[:40]), ids[:40], times[:40], 5), 3)
     alone.update(attention[:40])
     assert null.test(1).left_out == 1
     np.testing.assert_allclose(null.kappas()[0], alone.kappas()[0])
@@ -84,7 +110,7 @@ def test_short_symbols_are_left_out_and_counted():
 
 def test_nothing_is_tested_when_all_symbols_are_too_short():
     attention, mask, ids, times = random_case([(0, 12)], 5, seed=1)
-    null = ShiftNull(mask, ids, times, 3, 5)
+    null = ShiftNull(Shifts(mask, ids, times, 5), 3)
     null.update(attention)
     test = null.test(3)
     assert np.isnan(test.p).all()
@@ -93,10 +119,11 @@ def test_nothing_is_tested_when_all_symbols_are_too_short():
 
 def test_results_are_the_same_whatever_the_chunks(monkeypatch):
     attention, mask, ids, times = random_case([(0, 40), (11, 23), (5, 35)], 5, seed=7)
-    whole = ShiftNull(mask, ids, times, 3, 5)
+    whole = ShiftNull(Shifts(mask, ids, times, 5), 3)
     whole.update(attention)
     monkeypatch.setattr("forecaster.probes.nulls.BUFFER", 60)
-    chunked = ShiftNull(mask, ids, times, 3, 5)
+    monkeypatch.setattr("forecaster.probes.nulls.HELD_SHARE", 0.0)
+    chunked = ShiftNull(Shifts(mask, ids, times, 5), 3)
     for part in np.split(attention, [1, 7, 40, 41, 80]):
         chunked.update(part)
     for one, other in zip(whole.kappas(), chunked.kappas(), strict=True):
@@ -105,21 +132,21 @@ def test_results_are_the_same_whatever_the_chunks(monkeypatch):
 
 def test_p_counts_shifts_at_least_as_high():
     attention, mask, ids, times = random_case([(0, 60)], 5, seed=2)
-    null = ShiftNull(mask, ids, times, 3, 5)
+    null = ShiftNull(Shifts(mask, ids, times, 5), 3)
     null.update(attention)
     observed, shifted = null.kappas()
     test = null.test(2)
     assert not test.tail
-    np.testing.assert_allclose(test.p, (1 + (shifted >= observed[:, None]).sum(1)) / (len(null.shifts) + 1))
+    np.testing.assert_allclose(test.p, (1 + (shifted >= observed[:, None]).sum(1)) / (len(null.shifts.admissible) + 1))
 
 
 def test_p_comes_from_the_t_tail_when_there_are_too_few_shifts_for_the_number_of_tests():
     attention, mask, ids, times = random_case([(0, 60)], 5, seed=2)
-    null = ShiftNull(mask, ids, times, 3, 5)
+    null = ShiftNull(Shifts(mask, ids, times, 5), 3)
     null.update(attention)
     observed, shifted = null.kappas()
     test = null.test(3)  # 51 shifts: 1/52 is above .05/3
-    dates = len(np.unique(times[mask.measurable]))
+    dates = len(np.unique(times))
     assert test.tail
     z = (observed - shifted.mean(1)) / shifted.std(1, ddof=1)
     np.testing.assert_allclose(test.p, student_t.sf(z, dates // 5 - 1))
@@ -129,7 +156,7 @@ def test_p_is_one_when_a_head_looks_everywhere_alike():
     _, mask, ids, times = random_case([(0, 60)], 5, seed=2)
     mask = Mask(np.tile([True, False, False, True, False], (60, 1)), np.ones(60, dtype=bool))
     for tests in (1, 100):
-        null = ShiftNull(mask, ids, times, 1, 5)
+        null = ShiftNull(Shifts(mask, ids, times, 5), 1)
         null.update(np.full((60, 1, 5), 0.2))
         assert null.test(tests).p[0] == 1.0
 
@@ -146,7 +173,7 @@ def test_false_positives_of_raw_p_stay_within_binomial_error(garch, queries, ori
     pace = rng.normal(size=(len(dates), heads)).cumsum(0) / 30
     logits = rng.normal(size=(heads, length)) * np.tanh(pace[place])[:, :, None]
     attention = np.exp(logits + 0.3 * rng.normal(size=logits.shape))
-    null = ShiftNull(large_move().at(garch, queries), ids, times, heads, length)
+    null = ShiftNull(Shifts(large_move().at(garch, queries), ids, times, length), heads)
     null.update(attention / attention.sum(-1, keepdims=True))
     hits = int((null.test(1).p <= 0.05).sum())
     assert hits <= binom.ppf(0.99, heads, 0.05)
@@ -158,7 +185,7 @@ def test_planted_heads_are_told_from_noise_when_the_share_is_a_twentieth(garch, 
     mask = large_move().at(garch, queries)
     noise = rng.dirichlet(np.full(queries.span, 2.0), size=(len(origins), 120))
     attention = np.concatenate([plant(noise[:, :60], mask, 0.05), noise[:, 60:]], axis=1)
-    null = ShiftNull(mask, garch.symbol_ids[origins], garch.times[origins], 120, queries.span)
+    null = ShiftNull(Shifts(mask, garch.symbol_ids[origins], garch.times[origins], queries.span), 120)
     null.update(attention)
     z, nulls = null.kappas()
     z = (z - nulls.mean(1)) / nulls.std(1)
@@ -172,7 +199,7 @@ def test_all_shifts_take_seconds_when_there_are_sixteen_heads():
     mask = Mask(rng.random((3000, 32)) < 0.1, np.ones(3000, dtype=bool))
     attention = rng.random((3000, 32, 32))
     start = time.process_time()
-    null = ShiftNull(mask, ids, times, 32, 32)
+    null = ShiftNull(Shifts(mask, ids, times, 32), 32)
     null.update(attention)
     null.test(32)
     assert time.process_time() - start < 5

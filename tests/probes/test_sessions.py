@@ -8,7 +8,7 @@ from forecaster.bars.calendar import clocks
 from forecaster.bars.contract import Bars, check, quality_report
 from forecaster.probes.knockout import same_offsets
 from forecaster.probes.masks import Mask, Queries, large_move
-from forecaster.probes.nulls import ShiftNull
+from forecaster.probes.nulls import ShiftNull, Shifts
 from forecaster.probes.survey import session_slots
 from forecaster.windows import panel
 from hourly import bars_at, stamps, utc
@@ -39,11 +39,11 @@ def test_shifts_are_whole_sessions_and_pairs_of_one_slot():
     count = len(dates)
     flags, attention = rng.random((count, 6)) < 0.3, rng.dirichlet(np.ones(6), size=(count, 1))
     times = np.datetime64("2024-01-01", "us") + dates * np.timedelta64(1, "D")
-    null = ShiftNull(Mask(flags, np.ones(count, dtype=bool)), np.zeros(count, dtype=int), times, 1, 6, slots)
+    null = ShiftNull(Shifts(Mask(flags, np.ones(count, dtype=bool)), np.zeros(count, dtype=int), times, 6, slots), 1)
     null.update(attention)
     observed, shifted = null.kappas()
     # 3.6 bars a session: six bars are two sessions.
-    assert (null.shifts // 4).tolist() == list(range(2, 29))
+    assert (null.shifts.admissible // 4).tolist() == list(range(2, 29))
     assert observed[0] == pytest.approx(loops(attention[:, 0], flags, dates, slots, 0))
     for column, shift in enumerate(range(2, 29)):
         assert shifted[0, column] == pytest.approx(loops(attention[:, 0], flags, dates, slots, shift))
@@ -77,13 +77,13 @@ def test_a_head_that_follows_the_clock_has_no_large_move_pattern_and_one_that_fi
     heads = np.stack((clock, finder), axis=1)
     symbols = built.symbol_ids[origins]
     dates, slots = session_slots(built, origins, LENGTH)
-    null = ShiftNull(mask, symbols, dates, 2, LENGTH, slots)
+    null = ShiftNull(Shifts(mask, symbols, dates, LENGTH, slots), 2)
     null.update(heads)
     test = null.test(16)
     assert null.kappas()[0][0] > 0.05
     assert test.p[0] > 0.05
     assert test.p[1] < 0.001
-    careless = ShiftNull(mask, symbols, built.times[origins], 2, LENGTH)
+    careless = ShiftNull(Shifts(mask, symbols, built.times[origins], LENGTH), 2)
     careless.update(heads)
     assert careless.test(16).p[0] < 0.001
 

@@ -2,19 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import t as student_t
 
+from forecaster.probes.intervals import FEWEST_BLOCKS, blocks, jackknife, mean
 from forecaster.probes.masks import Mask, Probe, Queries, large_move, recency, weekly, weekly_target
-from forecaster.probes.statistics import (
-    FEWEST_BLOCKS,
-    ProbeSums,
-    ProfileSums,
-    blocks,
-    by_block,
-    hits,
-    jackknife,
-    kappa,
-    mean,
-    odds,
-)
+from forecaster.probes.statistics import ProbeSums, ProfileSums, by_block, hits, kappa, odds
 
 LENGTH = 32
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 0.9)
@@ -166,6 +156,25 @@ def test_scores_equal_loops_over_queries_and_bars(probe, garch, queries, block_n
         assert score.chance[head] == pytest.approx(expected, rel=1e-9)
         assert score.odds[head] == pytest.approx(observed * (1 - expected) / (expected * (1 - observed)), rel=1e-9)
     assert score.queries + score.dropped == len(queries.rows)
+
+
+@pytest.mark.parametrize(
+    ("flag", "reach", "chance", "sides"),
+    [
+        (3, 7, (2 + 3 + 5 + 6) / 4, (3, 5)),
+        (5, 7, (4 + 5 + 7) / 3, (5, 7)),  # the bar at +2 lies beyond the window
+        (0, 7, (2 + 3) / 2, (0, 2)),
+        (3, 5, (2 + 3 + 5) / 3, (3, 5)),  # the bar at +2 is out of the query's reach
+    ],
+)
+def test_neighbours_are_those_in_reach_when_the_bar_is_at_the_edge(flag, reach, chance, sides):
+    """Attention 1 .. 7 by offset (no shares, so that each is told from the others)."""
+    queries = Queries(np.array([50]), np.array([reach]), np.array([7]), 7)
+    mask = Mask(np.arange(7)[None] == flag, np.array([True]))
+    sums = ProbeSums(weekly(5), 1, 1, 7)
+    sums.update(np.arange(1.0, 8.0)[None, None], mask, queries, np.array([0]))
+    assert sums.chance_bN[0, 0] == pytest.approx(chance)
+    assert tuple(sums.sides_bNk[0, 0]) == sides
 
 
 @pytest.mark.parametrize("probe", [recency(3), weekly(5), large_move()], ids=lambda probe: probe.name)

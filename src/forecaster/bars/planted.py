@@ -1,4 +1,4 @@
-"""Planted markets: synthetic daily bars with a structure that is known, or with none."""
+"""Planted markets: synthetic bars with a structure that is known, or with none."""
 
 from typing import Final
 
@@ -8,24 +8,16 @@ from jaxtyping import Float
 
 from forecaster.bars.calendar import Calendar
 from forecaster.bars.contract import Bars, check, quality_report
-from forecaster.bars.exchanges import FIRST
+from forecaster.bars.exchanges import FIRST, hours_of
+from forecaster.bars.rules import BACK, LARGEST, MOVES, RECENT, SIGHT, Simulated, simulated
 from forecaster.errors import ConfigError
 
-KINDS: Final = ("noise", "several", "weekly")
+KINDS: Final = ("noise", "recency", "weekly", "large_move", "volume", "trend", "several", "together", "weekly_hourly")
 LAST: Final = "2025-12-31"  # fixed: the same bars on every day of the calendar
+HOURLY: Final = pd.Timestamp("2006-01-03")  # the first session that hourly bars may come from
+HOUR: Final = np.timedelta64(1, "h")
 
-# GARCH(1,1) of daily index returns, unconditional volatility sqrt(OMEGA / (1 - ALPHA - BETA)) = 1 %.
-OMEGA: Final = 2e-6
-ALPHA: Final = 0.08
-BETA: Final = 0.90
 FREEDOM: Final = 4  # degrees of freedom of the Student t noise
-WEEK: Final = 5  # bars
-# "several": r[t+1] = RECENT (r[t-1] + r[t-2]) + phi r[t-4] + MOVES sigma[t+1] (sum of the LARGEST z in SIGHT bars) + e.
-# r[t] itself is left out: a residual stream carries it without any head. RECENT is below 0: drifts don't build up.
-RECENT: Final = -0.25
-MOVES: Final = 0.2
-LARGEST: Final = 3
-SIGHT: Final = 30
 BURN_IN: Final = 500  # bars simulated before the first one kept
 
 PATH_STEPS: Final = 16  # prices within a bar, the first of them its open
@@ -38,130 +30,114 @@ VOLUME_MEMORY: Final = 0.9
 VOLUME_SHOCK: Final = 0.1
 VOLUME_PER_MOVE: Final = 0.3
 VOLUME_NOISE: Final = 0.15
+QUIET: Final = 0.25  # of all that, where spikes are planted
+
+RULES: Final = {
+    "noise": "r = e",
+    "recency": "r[t+1] = {phi} (r[t-1] + r[t-2]) + e",
+    "weekly": "r[t+1] = {phi} r[t-4] + e",
+    "weekly_hourly": "r[t+1] = {phi} r[t-34] + e, a week of 35 bars",
+    "several": (
+        f"r[t+1] = {RECENT} (r[t-1] + r[t-2]) + {{phi}} r[t-4] + {MOVES} sigma (sum of the {LARGEST} largest z of "
+        f"{SIGHT} bars) + e"
+    ),
+    "large_move": f"r[t+1] = {{phi}} w sigma (sum of the {LARGEST} largest moves of {SIGHT} bars) + e",
+    "together": (
+        f"r[t+1] = {RECENT} (r[t-1] + r[t-2]) + {{phi}} r[t-4] + {MOVES} w sigma (sum of the {LARGEST} largest moves "
+        f"of {SIGHT} bars) + e"
+    ),
+    "volume": "after a volume spike r[t+1] = {phi} r[the spike before] + e, otherwise e",
+    "trend": f"r[t+1] = {{phi}} w sigma (the last blow-off over {BACK} bars old, in sigma) - its retracement + e",
+}
 
 
 def load(kind: str, bars: int, seed: int, symbols: int = 1, phi: float = 0.7) -> Bars:
-    """Planted bars on the last `bars` XNYS sessions up to LAST, the same for the same arguments.
+    """Planted bars on the last `bars` XNYS sessions (or hours) up to LAST, the same for the same arguments.
 
-    "weekly": r[t+1] = phi r[t-4] + e[t+1], of which a forecaster explains R2 = phi^2 at best. "several": that, the bars
-    two and three before and the three largest surprises z = e / sigma of the last 30 bars. "noise": r = e, nothing.
-    e is GARCH(1,1) with standardised Student t noise, of infinite fourth moment: about 1 seed in 50 has an outburst of
-    volatility that outweighs all other bars. Symbols are independent, and a further one changes no other.
+    RULES has the rule of each kind; w is -1 on Tuesdays and Thursdays, else 1 (see `rules`), e the noise: GARCH(1,1)
+    with standardised Student t innovations, of infinite fourth moment: about 1 seed in 50 has an outburst of volatility
+    that outweighs all other bars. "weekly": a forecaster explains R2 = phi^2 at best. "noise": nothing is explained.
+    Symbols are independent, and a further one changes no other.
     ConfigError for arguments that describe no market.
     """
     if kind not in KINDS:
-        raise ConfigError(f"planted bars: kind {kind!r}: choose from {', '.join(KINDS)}")
+        raise ConfigError(f"planted bars: kind {kind!r}: choose from {', '.join(sorted(KINDS))}")
     if symbols < 1:
         raise ConfigError(f"planted bars: symbols {symbols}: ask for at least 1")
     if not -1 < phi < 1:
         raise ConfigError(f"planted bars: phi {phi}: |phi| must be below 1, or prices explode")
-    sessions = Calendar("XNYS").sessions(FIRST + pd.offsets.Week(), LAST)
-    if not 1 <= bars <= len(sessions):
-        raise ConfigError(f"planted bars: bars {bars}: ask for 1 to {len(sessions)}, the sessions up to {LAST}")
+    times = _times(kind)
+    if not 1 <= bars <= len(times):
+        raise ConfigError(f"planted bars: bars {bars}: ask for 1 to {len(times)}, the sessions up to {LAST}")
     width = len(str(symbols - 1))
     frames = [
-        # All sessions are simulated and the last ones kept, so that fewer bars are the end of the same market: a date
-        # never holds what another length has under an earlier one.
-        _market(np.random.default_rng(stream), len(sessions), kind, phi)
-        .assign(symbol=f"{kind.upper()}_{number:0{width}d}", time=sessions)
-        .tail(bars)
+        _market(np.random.default_rng(stream), kind, times, bars, phi).assign(
+            symbol=f"{kind.upper()}_{number:0{width}d}", time=times[-bars:]
+        )
         for number, stream in enumerate(np.random.SeedSequence(seed).spawn(symbols))
     ]
-    weekly_rule = f"r[t+1] = {phi} r[t-4] + e"
-    several_rule = (
-        f"r[t+1] = {RECENT} (r[t-1] + r[t-2]) + {phi} r[t-4] + {MOVES} sigma (sum of the {LARGEST} largest z of "
-        f"{SIGHT} bars) + e"
-    )
-    rule = {"weekly": weekly_rule, "several": several_rule, "noise": "r = e"}[kind]
     return Bars(
         frame=check(pd.concat(frames), "planted bars"),
         quality=quality_report(()),
         calendar="XNYS",
-        interval="1d",
-        basis=f"synthetic: {rule}, e GARCH(1,1) Student t, seed {seed}",
+        interval="1h" if kind == "weekly_hourly" else "1d",
+        basis=f"synthetic: {RULES[kind].format(phi=phi)}, e GARCH(1,1) Student t, seed {seed}",
     )
-
-
-def garch(noise: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Volatility sigma of a GARCH(1,1) driven by noise z of variance 1, where e = sigma z.
-
-    sigma2[0] = omega / (1 - alpha - beta); sigma2[t+1] = omega + (alpha z[t]^2 + beta) sigma2[t].
-    Bollerslev (1986), Generalized Autoregressive Conditional Heteroskedasticity.
-    """
-    variance = np.empty(len(noise))
-    now = OMEGA / (1 - ALPHA - BETA)
-    for bar, growth in enumerate(ALPHA * noise**2 + BETA):
-        variance[bar] = now
-        now = OMEGA + growth * now
-    return np.sqrt(variance)
-
-
-def weekly(innovations: Float[np.ndarray, " n"], phi: float) -> Float[np.ndarray, " n"]:
-    """Returns r[t] = phi r[t-5] + e[t], with r = 0 before the first bar."""
-    returns = innovations.copy()
-    for bar in range(WEEK, len(returns)):
-        returns[bar] += phi * returns[bar - WEEK]
-    return returns
-
-
-def several(noise: Float[np.ndarray, " n"], sigma: Float[np.ndarray, " n"], phi: float) -> Float[np.ndarray, " n"]:
-    """Returns r[t] = -.25 (r[t-2] + r[t-3]) + phi r[t-5] + sigma[t] (.2 m[t] + z[t]), r = 0 before the first bar.
-
-    m[t]: sum of the three z of largest |z| among bars t-30 .. t-1. Of the noise, not of returns, so that no large move
-    feeds itself.
-    """
-    returns = sigma * (noise + MOVES * largest_sum(noise))
-    for bar in range(WEEK, len(returns)):
-        returns[bar] += RECENT * (returns[bar - 2] + returns[bar - 3]) + phi * returns[bar - WEEK]
-    return returns
-
-
-def largest_sum(noise: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Sum of the LARGEST values by size among the SIGHT before each; 0 before so many."""
-    windows = np.lib.stride_tricks.sliding_window_view(noise, SIGHT)[:-1]
-    places = np.argpartition(-np.abs(windows), LARGEST - 1, axis=1)[:, :LARGEST]
-    sums = np.take_along_axis(windows, places, axis=1).sum(axis=1)
-    return np.concatenate((np.zeros(len(noise) - len(sums)), sums))
 
 
 def expected(kind: str, bars: int, seed: int, phi: float) -> Float[np.ndarray, " n"]:
     """What the rule itself expects of each bar's return, known a bar before, of the first symbol of the same market."""
-    sessions = len(Calendar("XNYS").sessions(FIRST + pd.offsets.Week(), LAST))
     stream = np.random.SeedSequence(seed).spawn(1)[0]
-    returns, _, noise = _returns(np.random.default_rng(stream).spawn(3)[0], sessions, kind, phi)
-    return (returns - noise)[-bars:]
+    return _simulated(np.random.default_rng(stream), kind, _times(kind), phi)[0].expected[-bars:]
 
 
-def _returns(
-    rng: np.random.Generator, bars: int, kind: str, phi: float
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Returns, volatility and innovations e = sigma z."""
-    noise = rng.standard_t(FREEDOM, BURN_IN + bars) / np.sqrt(FREEDOM / (FREEDOM - 2))
-    sigma = garch(noise)
-    match kind:
-        case "weekly":
-            returns = weekly(sigma * noise, phi)
-        case "several":
-            returns = several(noise, sigma, phi)
-        case _:
-            returns = sigma * noise
-    return returns[BURN_IN:], sigma[BURN_IN:], (sigma * noise)[BURN_IN:]
+def _times(kind: str) -> pd.DatetimeIndex:
+    """Every session from which bars may be asked, or every hour of theirs."""
+    if kind != "weekly_hourly":
+        return Calendar("XNYS").sessions(FIRST + pd.offsets.Week(), LAST)
+    hours = hours_of("XNYS")
+    chosen = (hours.sessions >= HOURLY) & (hours.sessions <= pd.Timestamp(LAST))
+    opens, closes = hours.opens[chosen], hours.closes[chosen]
+    step = np.arange(int((closes - opens).max() / HOUR) + 1) * HOUR
+    stamps = opens[:, None] + step
+    return pd.DatetimeIndex(stamps[stamps < closes[:, None]]).tz_localize("UTC")
 
 
-def _market(rng: np.random.Generator, bars: int, kind: str, phi: float) -> pd.DataFrame:
-    """Open to volume of one symbol. Each kind of number has its own stream, so that phi changes prices only."""
-    noise_rng, path_rng, volume_rng = rng.spawn(3)
-    returns, sigma, _ = _returns(noise_rng, bars, kind, phi)
-    path = np.exp(_log_paths(path_rng, returns, sigma)) * FIRST_PRICE
-    return pd.DataFrame(
+def _simulated(
+    rng: np.random.Generator, kind: str, times: pd.DatetimeIndex, phi: float
+) -> tuple[Simulated, np.random.Generator, np.random.Generator]:
+    """The market's returns, and the generators of paths and volumes: each has its own stream, so that phi changes
+    prices only.
+
+    All sessions are simulated and the last ones kept, so that fewer bars are the end of the same market: a date never
+    holds what another length has under an earlier one.
+    """
+    noise_rng, path_rng, volume_rng, event_rng = rng.spawn(4)
+    noise = noise_rng.standard_t(FREEDOM, BURN_IN + len(times)) / np.sqrt(FREEDOM / (FREEDOM - 2))
+    weekday = np.concatenate((np.zeros(BURN_IN, dtype=np.int64), times.day_of_week.to_numpy(dtype=np.int64)))
+    hourly = kind == "weekly_hourly"
+    week_bars = Calendar("XNYS").week_bars * Calendar("XNYS").session_bars("1h" if hourly else "1d")
+    made = simulated("weekly" if hourly else kind, noise, weekday, phi, event_rng, week_bars)
+    return made.last(len(times)), path_rng, volume_rng
+
+
+def _market(rng: np.random.Generator, kind: str, times: pd.DatetimeIndex, bars: int, phi: float) -> pd.DataFrame:
+    """Open to volume of the last bars of one symbol."""
+    made, path_rng, volume_rng = _simulated(rng, kind, times, phi)
+    path = np.exp(_log_paths(path_rng, made.returns, made.sigma)) * FIRST_PRICE
+    usual = _log_volume(volume_rng, np.abs(made.returns) / made.sigma)
+    if made.surge.any():
+        usual = VOLUME_LEVEL + QUIET * (usual - VOLUME_LEVEL)
+    frame = pd.DataFrame(
         {
             "open": path[:, 0],
             "high": path.max(axis=1),
             "low": path.min(axis=1),
             "close": path[:, -1],
-            "volume": np.round(np.exp(_log_volume(volume_rng, np.abs(returns) / sigma))),
+            "volume": np.round(np.exp(usual + made.surge)),
         }
     )
+    return frame.tail(bars)
 
 
 def _log_paths(

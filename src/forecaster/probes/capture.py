@@ -1,7 +1,7 @@
 """Attention out of a trained network, batch by batch, in offsets from the query bar."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from forecaster.networks.attention import Captured, Edit, MultiHeadAttention
 from forecaster.networks.encoder import Output
 from forecaster.probes.masks import Direction, Queries
+from forecaster.probes.tiles import LagSums, by_lag
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 
@@ -84,21 +85,35 @@ def norm_weighted(captured: Captured, attention: MultiHeadAttention) -> Float[Te
     return weighted_BNTS / weighted_BNTS.sum(-1, keepdim=True)
 
 
-def looks(task: Task, panel: Panel, origins: Int[np.ndarray, " n"], length: int, size: int = BATCH) -> Iterator[Look]:
+def looks(
+    task: Task,
+    panel: Panel,
+    origins: Int[np.ndarray, " n"],
+    length: int,
+    size: int = BATCH,
+    *,
+    last_only: bool = False,
+    every: Mapping[int, LagSums] | None = None,
+) -> Iterator[Look]:
     """Attention of every layer over the windows that end at the origins, in their order.
+
+    every: sums by layer to which all of its queries are added.
 
     Stratum `last`: the last bar's query. Stratum `inner`, of all layers but the last, which computes no other query:
     up to INNER_QUERIES further ones in the window's later half, their past apart from what a bidirectional head gives
     to the future; both as shares of all that the query gives.
     """
     network = task.headed
-    inner = inner_queries(length)
+    inner = () if last_only else inner_queries(length)
     capture = {
         layer: (*inner, length - 1) if len(network.computed(layer)) == length else (length - 1,)
         for layer in range(network.layers)
     }
     for part in batches(len(origins), size):
-        captured = forecast(task, panel, origins[part], length, capture=capture).captured
+        with ExitStack() as stack:
+            for layer, sums in (every or {}).items():
+                stack.enter_context(by_lag(network.attention(layer), sums))
+            captured = forecast(task, panel, origins[part], length, capture=capture).captured
         window_n: Int[np.ndarray, " B"] = np.arange(part.start, part.stop, dtype=np.int64)
         for layer in range(network.layers):
             attention = network.attention(layer)

@@ -8,11 +8,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from forecaster.probes.capture import batches, forecast
+from forecaster.probes.intervals import Interval, blocks
 from forecaster.probes.knockout import (
     Edits,
     Gate,
     Head,
     ablation,
+    changes,
     gates,
     losses,
     rise,
@@ -23,7 +25,6 @@ from forecaster.probes.knockout import (
     value_knockout,
 )
 from forecaster.probes.masks import Mask, Probe
-from forecaster.probes.statistics import Interval, blocks
 from forecaster.probes.survey import last_mask, session_slots
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
@@ -60,17 +61,23 @@ class Trials:
         self.losses_nC = losses(task, panel, split.test, length, self.units_nC)
         self.gates: list[Gate] = gates(panel, split.train, split.test, self.losses_nC, self.units_nC)
 
-    def change(self, edits: Edits) -> Float[np.ndarray, "n C"]:
-        """Loss with edits less loss without, by window and target."""
-        return losses(self.task, self.panel, self.origins, self.length, self.units_nC, edits) - self.losses_nC
+    def changes(self, asked: Sequence[Edits]) -> list[Float[np.ndarray, "n C"]]:
+        """Of each edit, loss with it less loss without, by window and target."""
+        return changes(self.task, self.panel, self.origins, self.length, self.units_nC, asked)
 
-    def mean_ablated(self, heads: Sequence[Head]) -> Interval:
-        """Rise of each target's loss when the heads' outputs are their training means."""
-        return rise(self.change(ablation(heads, self.means.z_NTd)), self.block_n)
+    def alone(self, heads: Sequence[Head]) -> dict[Head, dict[str, Interval]]:
+        """Rise of each target's loss when one head puts out its training mean, or ("zero") nothing, for each head.
 
-    def zero_ablated(self, heads: Sequence[Head]) -> Interval:
-        """Rise when the heads' outputs are zero, which overstates heads whose mean others rely on."""
-        return rise(self.change(ablation(heads, None)), self.block_n)
+        Zero overstates heads whose mean others rely on.
+        """
+        kinds = {"mean": self.means.z_NTd, "zero": None}
+        found = iter(self.changes([ablation([head], values) for values in kinds.values() for head in heads]))
+        rises = {kind: {head: rise(next(found), self.block_n) for head in heads} for kind in kinds}
+        return {head: {kind: rises[kind][head] for kind in kinds} for head in heads}
+
+    def together(self, groups: Sequence[Sequence[Head]]) -> list[Interval]:
+        """Rise of each target's loss when all heads of a group put out their training means, for each group."""
+        return [rise(change, self.block_n) for change in self.changes([ablation(g, self.means.z_NTd) for g in groups])]
 
     def knockouts(self, claims: Sequence[Claim]) -> list[Knockout]:
         """Flagged bars of each claim against bars of another time (content probes) and against bars of equal mass."""
@@ -84,19 +91,16 @@ class Trials:
     def _knockout(
         self, head: Head, probe: Probe, mask: Mask, mass_flags_nL: Bool[np.ndarray, "n L"], mass_matched: float
     ) -> Knockout:
-        def change(flags_nL: Bool[np.ndarray, "n L"]) -> Float[np.ndarray, "n C"]:
-            return self.change(value_knockout(head, flags_nL, self.means))
-
-        flagged_nC = change(mask.flags)
-        matched: dict[str, Interval] = {}
-        specificity: dict[str, Interval] = {}
         comparisons = {MATCHED_MASS: (mass_flags_nL, mask.measurable)}
         if probe.content:
             _, slots = session_slots(self.panel, self.origins, self.length)
             offsets = same_offsets(mask, self.panel.symbol_ids[self.origins], self.length, slots)
             comparisons = {MATCHED_LAG: offsets, **comparisons}
-        for kind, (flags_nL, used_n) in comparisons.items():
-            change_nC = change(flags_nL)
+        flags = [mask.flags, *(flags_nL for flags_nL, _ in comparisons.values())]
+        flagged_nC, *others = self.changes([value_knockout(head, flags_nL, self.means) for flags_nL in flags])
+        matched: dict[str, Interval] = {}
+        specificity: dict[str, Interval] = {}
+        for (kind, (_, used_n)), change_nC in zip(comparisons.items(), others, strict=True):
             matched[kind] = rise(change_nC, self.block_n, used_n)
             specificity[kind] = rise(flagged_nC - change_nC, self.block_n, used_n)
         return Knockout(rise(flagged_nC, self.block_n, mask.measurable), matched, specificity, mass_matched)

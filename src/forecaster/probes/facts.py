@@ -1,14 +1,18 @@
 """Facts about heads: figures of the last bar's query on the raw weights that carry no label."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.probes.statistics import Interval, ProfileSums, mean
+from forecaster.probes.intervals import Interval, mean
+from forecaster.probes.statistics import ProfileSums
 from forecaster.probes.survey import Tally
 
 Fact = tuple[int | None, int | None, str, float, float, float]  # layer, head, fact, value, low, high
+
+TELLING_SHARE: Final = 0.05  # of attention: below, a head that hardly looks there has no say on calendar or lag
 
 
 def half_mass_lag(profile: ProfileSums) -> Interval:
@@ -41,14 +45,38 @@ def facts(tallies: Sequence[Tally]) -> Iterator[Fact]:
             if sums.probe.content and sums.counts_b.any():
                 named[f"{name} beta near"], named[f"{name} far-back ratio"] = sums.far_back()
         named |= {name: sums.score().kappa for name, sums in tally.multiples.items() if sums.counts_b.any()}
+        if tally.tracking is not None and tally.tracking.counts_b.any():
+            named["date tracking"] = tally.tracking.overlap()
+        if tally.joint is not None:
+            named |= {f"{name} partial mass": one for name, one in tally.joint.partial(tally.profile).items()}
+        if tally.every is not None:
+            mean_NL2 = tally.every.mean().numpy()
+            lags_L2 = np.arange(1 - tally.profile.span, tally.profile.span)
+            named["mean lag of all queries"] = _alone(mean_NL2 @ lags_L2)
+            named["mass on later bars of all queries"] = _alone(mean_NL2[:, lags_L2 < 0].sum(1))
+        odd = {name: anchor for name, anchor in tally.anchors.items() if anchor.counts_b.any()}
+        named |= {f"{name} share in odd weeks": _alone(anchor.share()) for name, anchor in odd.items()}
+        telling = {f"{name} calendar or lag": (anchor.share(), anchor.difference()) for name, anchor in odd.items()}
         for head in range(tally.profile.heads):
             for name, interval in named.items():
-                yield (tally.layer, head, name, *_numbers(interval, head))
+                if not np.isnan(interval.value[head]):
+                    yield (tally.layer, head, name, *_numbers(interval, head))
+            for name, (share, interval) in telling.items():
+                if share[head] >= TELLING_SHARE:
+                    yield (tally.layer, head, name, *_numbers(interval, head))
     for name, sums in raw[0].probes.items():
         yield (None, None, f"{name} queries dropped", float(sums.dropped), np.nan, np.nan)
+    for name, anchor in raw[0].anchors.items():
+        yield (None, None, f"{name} queries of odd weeks", float(anchor.counts_b.sum()), np.nan, np.nan)
     for name, null in raw[0].nulls.items():
-        yield (None, None, f"{name} symbols left out of the shift null", float(null.left_out), np.nan, np.nan)
-        yield (None, None, f"{name} shifts", float(len(null.shifts)), np.nan, np.nan)
+        left_out, count = null.shifts.left_out, len(null.shifts.admissible)
+        yield (None, None, f"{name} symbols left out of the shift null", float(left_out), np.nan, np.nan)
+        yield (None, None, f"{name} shifts", float(count), np.nan, np.nan)
+
+
+def _alone(values_N: Float[np.ndarray, " N"]) -> Interval:
+    nothing = np.full(values_N.shape, np.nan)
+    return Interval(values_N, nothing, nothing)
 
 
 def _numbers(interval: Interval, head: int) -> tuple[float, float, float]:

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from forecaster.probes.causal import Knockout, Trials, skill_share
 from forecaster.probes.facts import facts
+from forecaster.probes.intervals import Interval
 from forecaster.probes.knockout import Gate, Head
 from forecaster.probes.labels import Causal, Verdict, functional
-from forecaster.probes.masks import Probe, standard
+from forecaster.probes.masks import Probe
+from forecaster.probes.noise import Networks, Nulls, run
 from forecaster.probes.patterns import Finding, by_head, findings, verdicts
-from forecaster.probes.statistics import Interval
+from forecaster.probes.standard import standard
 from forecaster.probes.survey import Tally, survey
 from forecaster.probes.width import width_facts
 from forecaster.training.task import Task
@@ -28,22 +30,35 @@ HEAD_COLUMNS: Final = (
 FACT_COLUMNS: Final = ("layer", "head", "fact", "value", "low", "high")
 # `probe` because a head may have patterns in several, each with its own flagged bars; empty for zero and mean.
 KNOCKOUT_COLUMNS: Final = ("layer", "head", "target", "kind", "rise", "low", "high", "skill_share", "probe")
+NULL_COLUMNS: Final = ("null", "seed", "probe", "weights", "kappa")
 PROFILE_COLUMNS: Final = ("layer", "head", "weights", "lag", "mean", "low", "high")
 UNLABELLED: Final = Verdict("none", (), "reported only: labels are given on the last bar's query")
 
+NOT_TESTED: Final = "The causal tests were not run: no head can be called functional"
+
 Row = tuple[object, ...]
+Claim = tuple[Head, str]
 
 
 @dataclass(frozen=True)
 class Probed:
-    """The tables, a sentence on each target's skill gate, and the training means that ablations put in, by name."""
+    """The tables, a sentence on each target's skill gate, and the training means that ablations put in, by name.
+
+    A row of lag_profiles without a head has the band of untrained heads.
+    """
 
     heads: pd.DataFrame
     head_facts: pd.DataFrame
     knockouts: pd.DataFrame
     lag_profiles: pd.DataFrame
+    head_nulls: pd.DataFrame
     gates: list[str]
     means: dict[str, Tensor]
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Each under the name that the run keeps it by."""
+        names = ("heads", "head_facts", "knockouts", "lag_profiles", "head_nulls")
+        return {name: getattr(self, name) for name in names}
 
 
 def probe(
@@ -52,37 +67,45 @@ def probe(
     split: Split,
     length: int,
     *,
-    interval: str = "1d",
     further: Sequence[Probe] = (),
+    networks: Networks | None = None,
+    causal: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Probed:
     """Probes every head of the task's network: patterns on validation and test together, causal tests on test.
 
-    interval: that of the bars. further: probes of one's own, beside the standard ones. progress: told what is done.
+    further: probes of one's own, beside the standard ones. networks: for the nulls that need some. causal: whether the
+    causal tests are made, without which no head is functional. progress: told what is done.
     """
-    probes = (*standard(panel, length, interval), *further)
     origins = np.sort(np.concatenate((split.validation, split.test)))
+    probes = (*standard(panel, origins, length), *further)
     tallies = survey(task, panel, origins, length, probes, progress)
     found = findings(tallies)
-    judged = verdicts(found, panel.week_bars)
-
-    progress("skill gates and training means")
-    trials = Trials(task, panel, split, length)
+    nulls = Nulls() if networks is None else run(networks, panel, split, origins, length, probes, progress)
+    judged = verdicts(found, panel.week_bars, nulls)
     network = task.headed
     single: dict[Head, dict[str, Interval]] = {}
-    for layer in range(network.layers):
-        progress(f"ablation of each head of layer {layer}")
-        for head in ((layer, number) for number in range(network.heads)):
-            single[head] = {"mean": trials.mean_ablated([head]), "zero": trials.zero_ablated([head])}
-
-    asked = {probe.name: probe for probe in probes}
-    claims = [(head, name) for (head, name), verdict in judged.items() if verdict.label == "pattern"]
-    progress(f"knockout of the flagged bars of {len(claims)} patterns")
-    knocked = dict(zip(claims, trials.knockouts([(head, asked[name]) for head, name in claims]), strict=True))
-    for (head, name), knockout in knocked.items():
-        causal = Causal(single[head]["mean"], knockout.specificity, knockout.mass_matched)
-        judged[head, name] = functional(judged[head, name], causal, trials.gates)
-    groups = {name: trials.mean_ablated(heads) for name in asked if (heads := by_head(judged, name))}
+    knocked: dict[Claim, Knockout] = {}
+    groups: dict[str, Interval] = {}
+    tested: list[Gate] = []
+    sentences, means = [NOT_TESTED], dict[str, Tensor]()
+    if causal:
+        progress("skill gates and training means")
+        trials = Trials(task, panel, split, length)
+        tested, means = trials.gates, trials.means.tensors()
+        sentences = [gate.sentence for gate in tested]
+        for layer in range(network.layers):
+            progress(f"ablation of each head of layer {layer}")
+            single |= trials.alone([(layer, number) for number in range(network.heads)])
+        asked = {probe.name: probe for probe in probes}
+        claims = [claim for claim, verdict in judged.items() if verdict.label == "pattern"]
+        progress(f"knockout of the flagged bars of {len(claims)} patterns")
+        knocked = dict(zip(claims, trials.knockouts([(head, asked[name]) for head, name in claims]), strict=True))
+        for (head, name), knockout in knocked.items():
+            found_so = Causal(single[head]["mean"], knockout.specificity, knockout.mass_matched)
+            judged[head, name] = functional(judged[head, name], found_so, tested)
+        labelled = {name: heads for name in asked if (heads := by_head(judged, name))}
+        groups = dict(zip(labelled, trials.together(list(labelled.values())), strict=True))
 
     carried: list[Row] = [
         (*head, f"{name} mass matched", knockout.mass_matched, np.nan, np.nan)
@@ -92,10 +115,11 @@ def probe(
     return Probed(
         heads=_table(_head_rows(found, judged), HEAD_COLUMNS),
         head_facts=_table((*facts(tallies), *carried, *widths), FACT_COLUMNS),
-        knockouts=_table(_knockout_rows(single, knocked, groups, trials.gates), KNOCKOUT_COLUMNS),
-        lag_profiles=_table(_profile_rows(tallies), PROFILE_COLUMNS),
-        gates=[gate.sentence for gate in trials.gates],
-        means=trials.means.tensors(),
+        knockouts=_table(_knockout_rows(single, knocked, groups, tested), KNOCKOUT_COLUMNS),
+        lag_profiles=_table((*_profile_rows(tallies), *nulls.band()), PROFILE_COLUMNS),
+        head_nulls=pd.DataFrame(list(nulls.rows()), columns=list(NULL_COLUMNS)),
+        gates=sentences,
+        means=means,
     )
 
 
@@ -112,7 +136,7 @@ def _head_rows(found: Sequence[Finding], judged: Mapping[tuple[Head, str], Verdi
             yield (
                 *(tally.layer, head, finding.probe.name, tally.stratum, tally.direction, tally.weights),
                 *_numbers(score.kappa, head),
-                *(score.chance[head], score.odds[head], finding.p[head], finding.q[head], np.nan),
+                *(score.chance[head], score.odds[head], finding.p[head], finding.q[head], finding.partial[head]),
                 *(verdict.label, " ".join(verdict.targets), verdict.reason),
             )
 

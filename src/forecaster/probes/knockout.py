@@ -17,9 +17,12 @@ from torch import Tensor
 from forecaster.forecasts.baselines import training_mean
 from forecaster.forecasts.significance import better, differences
 from forecaster.networks.attention import Edit
+from forecaster.networks.encoder import Output
 from forecaster.probes.capture import batches, forecast
+from forecaster.probes.intervals import Interval, mean
 from forecaster.probes.masks import Mask
-from forecaster.probes.statistics import Interval, by_block, mean
+from forecaster.probes.replay import Replay
+from forecaster.probes.statistics import by_block
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 from forecaster.windows.scaling import RELATIVE_TARGETS, sigma
@@ -130,9 +133,33 @@ def losses(
     parts: list[Float[np.ndarray, "B C"]] = []
     for part in batches(len(origins)):
         out = forecast(task, panel, origins[part], length, None if edits is None else edits(part))
-        error_BHC = (out.mean_BHC.cpu().double().numpy() - panel.targets[origins[part]]) / units_nC[part, None]
-        parts.append((error_BHC**2).mean(1))
+        parts.append(_errors(out, panel, origins[part], units_nC[part]))
     return np.concatenate(parts)
+
+
+def changes(
+    task: Task,
+    panel: Panel,
+    origins: Int[np.ndarray, " n"],
+    length: int,
+    units_nC: Float[np.ndarray, "n C"],
+    asked: Sequence[Edits],
+) -> list[Float[np.ndarray, "n C"]]:
+    """Of each edit: loss with it less loss without, by window and target, from one pass over the windows."""
+    parts: list[list[Float[np.ndarray, "B C"]]] = [[] for _ in asked]
+    for part in batches(len(origins) if asked else 0):
+        replay, rows, units_BC = Replay(task, panel, origins[part], length), origins[part], units_nC[part]
+        before_BC = _errors(replay.unedited, panel, rows, units_BC)
+        for edits, of in zip(asked, parts, strict=True):
+            of.append(_errors(replay.edited(edits(part)), panel, rows, units_BC) - before_BC)
+    return [np.concatenate(of) for of in parts]
+
+
+def _errors(
+    out: Output, panel: Panel, origins: Int[np.ndarray, " B"], units_BC: Float[np.ndarray, "B C"]
+) -> Float[np.ndarray, "B C"]:
+    error_BHC = (out.mean_BHC.cpu().double().numpy() - panel.targets[origins]) / units_BC[:, None]
+    return (error_BHC**2).mean(1)
 
 
 def rise(

@@ -10,9 +10,10 @@ from typing import Final, Literal
 import numpy as np
 from jaxtyping import Float
 
+from forecaster.probes.intervals import FEWEST_BLOCKS, Interval
 from forecaster.probes.knockout import Gate
 from forecaster.probes.masks import NEIGHBOURS, Chance
-from forecaster.probes.statistics import FEWEST_BLOCKS, Interval, Score, kappa
+from forecaster.probes.statistics import Score, kappa
 
 Label = Literal["none", "pattern", "functional"]
 
@@ -29,7 +30,7 @@ NO_NOISE_NULL: Final = "pattern (no noise null)"
 
 @dataclass(frozen=True)
 class Evidence:
-    """One head's figures for one probe and one weighting, as the rules read them."""
+    """One head's figures for one probe and one weighting, as the rules read them; noise: NaN where not run."""
 
     kappa: float
     low: float
@@ -38,6 +39,7 @@ class Evidence:
     q: float
     placebo: float
     placebo_lag: int
+    noise: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def missing(chance: Chance, evidence: Evidence) -> list[str]:
             failed.append(f"not above the placebo lag {evidence.placebo_lag} (kappa {evidence.placebo:.3f})")
         if not evidence.beside > 0:
             failed.append("not above the bar on either side")
+    if not np.isnan(evidence.noise) and not evidence.kappa > evidence.noise:
+        failed.append(f"not above heads trained on noise (kappa {evidence.noise:.3f})")
     return failed
 
 
@@ -120,7 +124,8 @@ def pattern(chance: Chance, score: Score, by_weights: Mapping[str, Evidence]) ->
         return Verdict("none", (), "; ".join(f"{name}: {', '.join(words)}" for name, words in failed.items() if words))
     weakest = min(evidence.kappa for evidence in by_weights.values())
     strong = weakest >= (STRONG_RECENCY_KAPPA if chance == "visible" else STRONG_KAPPA)
-    return Verdict("pattern", (), f"{'strong ' if strong else ''}{NO_NOISE_NULL}")
+    name = NO_NOISE_NULL if any(np.isnan(evidence.noise) for evidence in by_weights.values()) else "pattern"
+    return Verdict("pattern", (), f"{'strong ' if strong else ''}{name}")
 
 
 def functional(found: Verdict, causal: Causal, gates: Sequence[Gate]) -> Verdict:

@@ -4,20 +4,20 @@ Everything here is in offsets from the query bar, so that a head that always loo
 every window: past offset j is the bar j before the query (0 = itself), future offset j the bar j + 1 after it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from forecaster.windows.panel import Panel
 
 Direction = Literal["past", "future"]
 Chance = Literal["visible", "neighbours", "profile"]
 
-RECENT_BARS: Final = 3  # of daily bars
-RECENT_SHARE: Final = 0.05  # of the window for any other interval
+FEWEST_MONTHS: Final = 30
+MONTH_BARS: Final = 25  # the fewest bars of a window that can hold the bar a month before
 LARGEST_MOVES: Final = 3
 NEIGHBOURS: Final = (-2, -1, 1, 2)  # bars beside the weekly one that say what to expect there
 WEEK: Final = np.timedelta64(7, "D")
@@ -71,17 +71,15 @@ class Probe:
         return self.chance == "profile"
 
     def at(self, panel: Panel, queries: Queries) -> Mask:
-        """The mask for these queries; nothing is measurable in windows shorter than the probe needs."""
+        """The mask for these queries; nothing is measurable in windows shorter than the probe needs.
+
+        Flags where it can't be asked are taken away.
+        """
         if queries.span < self.window:
             count = len(queries.rows)
             return Mask(np.zeros((count, queries.span), dtype=np.bool_), np.zeros(count, dtype=np.bool_))
-        return self.mask(panel, queries)
-
-
-def standard(panel: Panel, length: int, interval: str = "1d") -> tuple[Probe, ...]:
-    """The probes that every run asks, in the order of its tables."""
-    width = RECENT_BARS if interval == "1d" else max(1, round(RECENT_SHARE * length))
-    return (recency(width), weekly(panel.week_bars), weekly_target(panel.week_bars), large_move())
+        found = self.mask(panel, queries)
+        return _where(found.flags, found.measurable)
 
 
 def recency(width: int) -> Probe:
@@ -99,7 +97,7 @@ def weekly(week_bars: int, weeks: tuple[int, ...] = (1,)) -> Probe:
 
     def mask(panel: Panel, queries: Queries) -> Mask:
         sign = -1 if queries.direction == "past" else 1
-        return _dated(panel, queries, panel.times[queries.rows], sign, weeks)
+        return _dated(panel, queries, _weeks_from(panel, panel.times[queries.rows], [sign * n for n in weeks]))
 
     return Probe("weekly", "neighbours", mask, window=max(weeks) * week_bars + 1)
 
@@ -108,9 +106,23 @@ def weekly_target(week_bars: int, weeks: tuple[int, ...] = (1,)) -> Probe:
     """The bar a week (or several) before the query's first target bar: one offset nearer for a one-bar step."""
 
     def mask(panel: Panel, queries: Queries) -> Mask:
-        return _dated(panel, queries, panel.target_times[queries.rows, 0], -1, weeks)
+        return _dated(panel, queries, _weeks_from(panel, panel.target_times[queries.rows, 0], [-n for n in weeks]))
 
     return Probe("weekly_target", "neighbours", mask, window=max(weeks) * week_bars + 1, directions=("past",))
+
+
+def monthly(months: int) -> Probe:
+    """The bar of the same day one month before the query (the month's last day where it has none), same clock time.
+
+    months: how many calendar months the queries come from; of fewer than FEWEST_MONTHS nothing is measurable.
+    """
+
+    def mask(panel: Panel, queries: Queries) -> Mask:
+        clock = panel.clock(panel.times[queries.rows])
+        found = _dated(panel, queries, [_at_clock(panel, panel.times[queries.rows], _month_before(clock))])
+        return _where(found.flags, found.measurable & (months >= FEWEST_MONTHS))
+
+    return Probe("monthly", "neighbours", mask, window=MONTH_BARS, directions=("past",))
 
 
 def large_move(largest: int = LARGEST_MOVES) -> Probe:
@@ -133,39 +145,12 @@ def large_move(largest: int = LARGEST_MOVES) -> Probe:
     return Probe("large_move", "profile", mask, window=largest + 1)
 
 
-def beside(flags: Bool[np.ndarray, "n L"], queries: Queries) -> Float[np.ndarray, "n L"]:
-    """Weights that sum attention to what neighbours get: for each flagged bar the mean at offsets +-1, +-2 in reach."""
-    offsets = np.arange(queries.span)
-    inside = [(offsets + step >= 0) & (offsets + step < queries.reach[:, None]) for step in NEIGHBOURS]
-    counts = np.maximum(np.sum(inside, axis=0), 1)
-    weights = np.zeros(flags.shape)
-    for step, within in zip(NEIGHBOURS, inside, strict=True):
-        weights += shifted((flags & within) / counts, step)
-    return weights
-
-
-def shifted(values: Shaped[np.ndarray, "n L"], step: int) -> Shaped[np.ndarray, "n L"]:
-    """out[:, j + step] = values[:, j], zero where nothing comes from."""
-    out = np.zeros_like(values)
-    span = values.shape[1]
-    if step >= 0:
-        out[:, step:] = values[:, : max(span - step, 0)]
-    else:
-        out[:, :step] = values[:, -step:]
-    return out
-
-
-def _dated(
-    panel: Panel, queries: Queries, reference: Shaped[np.ndarray, " n"], sign: int, weeks: tuple[int, ...]
-) -> Mask:
-    """Flags of the bars that stand weeks from the reference, later (sign 1) or earlier (-1), at the same clock time.
-
-    A query that has none of them is not measurable.
-    """
+def _dated(panel: Panel, queries: Queries, stamps: Sequence[Shaped[np.ndarray, " n"]]) -> Mask:
+    """Flags of the bars that stand at each query's stamps; a query that reaches none of them is not measurable."""
     flags = np.zeros((len(queries.rows), queries.span), dtype=np.bool_)
     measurable = np.zeros(len(queries.rows), dtype=np.bool_)
-    for count in weeks:
-        found = _bar_at(panel, queries.rows, _weeks_from(panel, reference, sign * count))
+    for times in stamps:
+        found = _bar_at(panel, queries.rows, times)
         offset = queries.rows - found if queries.direction == "past" else found - queries.rows - 1
         inside = (found >= 0) & (offset >= 0) & (offset < queries.reach)
         flags[np.flatnonzero(inside), offset[inside]] = True
@@ -173,13 +158,27 @@ def _dated(
     return _where(flags, measurable)
 
 
-def _weeks_from(panel: Panel, times: Shaped[np.ndarray, " n"], weeks: int) -> Shaped[np.ndarray, " n"]:
-    """The instants, some weeks later, at which the market's clock shows the same weekday and time; NaT for none."""
-    wanted = panel.clock(times) + weeks * WEEK
-    plain = times + weeks * WEEK
-    # Over a clock change that is an hour more or less than whole weeks.
+def _weeks_from(panel: Panel, times: Shaped[np.ndarray, " n"], weeks: Sequence[int]) -> list[Shaped[np.ndarray, " n"]]:
+    """The instants some weeks later at which the market's clock shows the same weekday and time, for each number."""
+    return [_at_clock(panel, times, panel.clock(times) + count * WEEK) for count in weeks]
+
+
+def _at_clock(
+    panel: Panel, times: Shaped[np.ndarray, " n"], wanted: Shaped[np.ndarray, " n"]
+) -> Shaped[np.ndarray, " n"]:
+    """The instants at which the market's clock shows what is wanted; NaT for none."""
+    plain = times + (wanted - panel.clock(times))
+    # Over a clock change that is an hour more or less.
     moved = plain + (wanted - panel.clock(plain))
     return np.where(panel.clock(moved) == wanted, moved, np.datetime64("NaT"))
+
+
+def _month_before(clock: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+    """The same day and time of the month before, at most that month's last day."""
+    month = clock.astype("datetime64[M]")
+    begin, end = (month - 1).astype(clock.dtype), month.astype(clock.dtype)
+    day = clock.astype("datetime64[D]").astype(clock.dtype)
+    return np.minimum(begin + (day - end), end - np.timedelta64(1, "D")) + (clock - day)
 
 
 def _bar_at(panel: Panel, rows: Int[np.ndarray, " n"], times: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

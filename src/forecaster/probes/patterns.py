@@ -1,26 +1,41 @@
 """From sums to patterns: every probe's figures for every head, tested and judged."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Final, get_args
 
 import numpy as np
 from jaxtyping import Float
 
 from forecaster.probes.capture import Weights
 from forecaster.probes.knockout import Head
-from forecaster.probes.labels import Evidence, Verdict, last_placebo, pattern, placebo_lags, placebos
+from forecaster.probes.labels import (
+    PATTERN_KAPPA,
+    Evidence,
+    Verdict,
+    last_placebo,
+    pattern,
+    placebo_lags,
+    placebos,
+)
 from forecaster.probes.masks import Probe
+from forecaster.probes.noise import Nulls, thresholds
 from forecaster.probes.nulls import ShiftNull, ShiftTest, benjamini_hochberg
 from forecaster.probes.statistics import Score
 from forecaster.probes.survey import Tally
+
+OWN_SHARE: Final = 0.05  # of the queries
+FAR_BACK: Final = 0.5  # of beta: the far half of the window at least half as strong as the near one
 
 Key = tuple[int, Weights, str]  # layer, weighting, probe
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One probe's figures for a layer's heads in one stratum, direction and weighting; p and q of content probes."""
+    """One probe's figures for a layer's heads in one stratum, direction and weighting; p and q of content probes.
+
+    partial: what of the mass above chance is left in the fit of all probes; NaN where that was not made.
+    """
 
     tally: Tally
     probe: Probe
@@ -28,6 +43,7 @@ class Finding:
     p: Float[np.ndarray, " N"]
     q: Float[np.ndarray, " N"]
     test: ShiftTest | None
+    partial: Float[np.ndarray, " N"]
 
     @property
     def labelled(self) -> bool:
@@ -54,24 +70,27 @@ def findings(tallies: Sequence[Tally]) -> list[Finding]:
             q |= dict(zip(family, np.split(corrected, np.cumsum(heads)[:-1]), strict=True))
     found: list[Finding] = []
     for tally in tallies:
+        partial = {} if tally.joint is None else tally.joint.partial(tally.profile)
         for name, sums in tally.probes.items():
             key: Key = (tally.layer, tally.weights, name)
             test = tests.get(key) if tally.stratum == "last" else None
             nothing = np.full(tally.profile.heads, np.nan)
             p, of = (nothing, nothing) if test is None else (test.p, q[key])
-            found.append(Finding(tally, sums.probe, sums.score(), p, of, test))
+            left = partial[name].value if name in partial else nothing
+            found.append(Finding(tally, sums.probe, sums.score(), p, of, test, left))
     return found
 
 
-def verdicts(found: Sequence[Finding], week_bars: int) -> dict[tuple[Head, str], Verdict]:
+def verdicts(found: Sequence[Finding], week_bars: int, nulls: Nulls | None = None) -> dict[tuple[Head, str], Verdict]:
     """Pattern or none for every head and probe, both weightings taken together."""
-    pairs: dict[tuple[int, str], dict[str, Finding]] = {}
+    pairs: dict[tuple[int, str], dict[Weights, Finding]] = {}
     for finding in found:
         if finding.labelled:
             pairs.setdefault((finding.tally.layer, finding.probe.name), {})[finding.tally.weights] = finding
     judged: dict[tuple[Head, str], Verdict] = {}
     for (layer, name), by_weights in pairs.items():
-        evidence = {weights: _evidence(finding, week_bars) for weights, finding in by_weights.items()}
+        noise, random = (thresholds(nulls, kind, name) for kind in ("noise", "random"))
+        evidence = {weights: _evidence(finding, week_bars, noise[weights]) for weights, finding in by_weights.items()}
         finding = by_weights["raw"]
         span = finding.tally.profile.span
         for head in range(finding.tally.profile.heads):
@@ -83,17 +102,18 @@ def verdicts(found: Sequence[Finding], week_bars: int) -> dict[tuple[Head, str],
                 judged[(layer, head), name] = Verdict("none", (), words)
                 continue
             verdict = pattern(finding.probe.chance, finding.score, {w: heads[head] for w, heads in evidence.items()})
-            judged[(layer, head), name] = _with_null(verdict, finding.test) if finding.score.queries else verdict
+            notes = _notes(finding, head, verdict, random["raw"]) if finding.score.queries else []
+            judged[(layer, head), name] = replace(verdict, reason="; ".join((verdict.reason, *notes)))
     return judged
 
 
-def _evidence(finding: Finding, week_bars: int) -> list[Evidence]:
+def _evidence(finding: Finding, week_bars: int, noise: float) -> list[Evidence]:
     """What the rules read, head by head."""
     score, profile = finding.score, finding.tally.profile
     lags: list[int] = []
     placebo_NP = np.empty((profile.heads, 0))
     if finding.probe.chance == "neighbours":
-        lags = placebo_lags(week_bars, profile.span)
+        lags = [lag for lag in placebo_lags(week_bars, profile.span) if lag not in _own_lags(finding)]
         placebo_NP = placebos(profile.mean(), lags)
     listed: list[Evidence] = []
     for head in range(profile.heads):
@@ -107,19 +127,35 @@ def _evidence(finding: Finding, week_bars: int) -> list[Evidence]:
                 q=float(finding.q[head]),
                 placebo=float(placebo_NP[head, best]) if lags else np.nan,
                 placebo_lag=lags[best] if lags else -1,
+                noise=noise,
             )
         )
     return listed
 
 
-def _with_null(verdict: Verdict, test: ShiftTest | None) -> Verdict:
-    """Adds how p came about where it is no plain count of shifts."""
+def _own_lags(finding: Finding) -> set[int]:
+    """Lags at which the probe's bar often is, +-1: no placebos for it. Those of the weekly probes never are."""
+    sums = finding.tally.probes[finding.probe.name]
+    often = np.flatnonzero(sums.flags_bL.sum(0) >= OWN_SHARE * max(1.0, sums.counts_b.sum()))
+    return {int(lag) + step for lag in often for step in (-1, 0, 1)}
+
+
+def _notes(finding: Finding, head: int, verdict: Verdict, untrained: float) -> list[str]:
+    """What a reader must know beside the rule: whose bars they are, at what distance, how p came about."""
     notes: list[str] = []
-    if test is not None and test.tail:
-        notes.append(f"p from the t tail of {test.shifts} shifts")
-    if test is not None and test.left_out:
-        notes.append(f"{test.left_out} symbols too short for the shift null")
-    return Verdict(verdict.label, verdict.targets, "; ".join((verdict.reason, *notes)))
+    if verdict.label == "pattern" and finding.score.kappa.value[head] <= untrained:
+        notes.append(f"untrained heads reach {untrained:.3f}")
+    if verdict.label == "pattern" and finding.probe.content:
+        if finding.partial[head] < PATTERN_KAPPA:
+            notes.append(f"partial mass {finding.partial[head]:.3f}: mostly bars of other probes")
+        near, ratio = finding.tally.probes[finding.probe.name].far_back()
+        if near.low[head] > 0 and ratio.low[head] >= FAR_BACK:
+            notes.append("regardless of how far back")
+    if finding.test is not None and finding.test.tail:
+        notes.append(f"p from the t tail of {finding.test.shifts} shifts")
+    if finding.test is not None and finding.test.left_out:
+        notes.append(f"{finding.test.left_out} symbols too short for the shift null")
+    return notes
 
 
 def by_head(tallied: Mapping[tuple[Head, str], Verdict], name: str) -> list[Head]:

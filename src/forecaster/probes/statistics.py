@@ -6,28 +6,16 @@
 Sums are kept by block of dates, in float64; nothing grows with the number of windows.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
-from scipy.stats import t as student_t
+from jaxtyping import Bool, Float, Int
 
-from forecaster.probes.masks import Mask, Probe, Queries, beside, shifted
+from forecaster.probes.intervals import Interval, jackknife, mean, ratio
+from forecaster.probes.masks import NEIGHBOURS, Mask, Probe, Queries
 
-FEWEST_BLOCKS: Final = 10
-CONFIDENCE: Final = 0.95
 SIDES: Final = (-1, 1)
-
-
-def blocks(times: Shaped[np.ndarray, " n"], length: int) -> Int[np.ndarray, " n"]:
-    """Block of each query: consecutive stretches of at least `length` distinct times, all symbols together.
-
-    D times make max(1, D // length) blocks whose sizes differ by one time at most.
-    """
-    distinct, rank = np.unique(times, return_inverse=True)
-    return rank * max(1, len(distinct) // length) // len(distinct)
 
 
 def kappa(observed: Float[np.ndarray, "*s"], expected: Float[np.ndarray, "*s"]) -> Float[np.ndarray, "*s"]:
@@ -43,49 +31,6 @@ def odds(observed: Float[np.ndarray, "*s"], expected: Float[np.ndarray, "*s"]) -
     return np.where(np.isnan(above + below), np.nan, ratio)
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Estimates and their 95 % intervals, one each by head (or target, or lag); NaN where there are too few blocks."""
-
-    value: Float[np.ndarray, "*s"]
-    low: Float[np.ndarray, "*s"]
-    high: Float[np.ndarray, "*s"]
-
-
-def jackknife(
-    statistic: Callable[..., Float[np.ndarray, "R *s"]],
-    *sums_b: Float[np.ndarray, "b ..."],
-    counts_b: Float[np.ndarray, " b"],
-) -> Interval:
-    """Student's t interval of a function of sums, from the sums without each block in turn.
-
-    p_b = B f(all) - (B - 1) f(all but b);  f(all) +- t(B - 1) sd(p) / sqrt(B). For a mean over blocks of equal size
-    the p_b are the block means, and this is their t interval; for ratios it is the same to first order.
-    `statistic` takes the counts, then the sums, each with a leading axis of repetitions. Blocks without queries do
-    not count; below FEWEST_BLOCKS low and high are NaN.
-    Kuensch (1989), The Jackknife and the Bootstrap for General Stationary Observations, Annals of Statistics 17.
-    """
-    kept = [sums[counts_b > 0] for sums in (counts_b, *sums_b)]
-    count = len(kept[0])
-    totals = [sums.sum(0, keepdims=True) for sums in kept]
-    value = statistic(*(totals if count else [np.full(total.shape, np.nan) for total in totals]))[0]
-    if count < FEWEST_BLOCKS:
-        nothing = np.full(value.shape, np.nan)
-        return Interval(value, nothing, nothing)
-    pseudo = count * value - (count - 1) * statistic(*(total - sums for total, sums in zip(totals, kept, strict=True)))
-    half = float(student_t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * pseudo.std(0, ddof=1) / np.sqrt(count)
-    return Interval(value, value - half, value + half)
-
-
-def mean(counts_b: Float[np.ndarray, " b"], sums_b: Float[np.ndarray, "b *s"]) -> Interval:
-    """Interval of the mean over all queries, from sums by block."""
-    return jackknife(_ratio, sums_b, counts_b=counts_b)
-
-
-def _ratio(n_R: Float[np.ndarray, " R"], sums_R: Float[np.ndarray, "R *s"]) -> Float[np.ndarray, "R *s"]:
-    return sums_R / n_R.reshape(-1, *(1 for _ in sums_R.shape[1:]))
-
-
 class ProfileSums:
     """Attention by block and offset: where a head looks, whatever is there."""
 
@@ -94,11 +39,15 @@ class ProfileSums:
         self.counts_b = np.zeros(block_count)
         self.attention_bNL = np.zeros((block_count, heads, span))
 
-    def update(self, attention_nNL: Float[np.ndarray, "n N L"], block_n: Int[np.ndarray, " n"]) -> None:
-        """Adds queries."""
+    def update(
+        self, attention_nNL: Float[np.ndarray, "n N L"], block_n: Int[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "b N L"]:
+        """Adds queries; returns what it added to the sums."""
         count = len(self.counts_b)
+        added_bNL = by_block(attention_nNL, block_n, count)
         self.counts_b += np.bincount(block_n, minlength=count)
-        self.attention_bNL += by_block(attention_nNL, block_n, count)
+        self.attention_bNL += added_bNL
+        return added_bNL
 
     def mean(self) -> Float[np.ndarray, "N L"]:
         """Mean attention by offset."""
@@ -139,10 +88,10 @@ class ProbeSums:
         self.observed_bN = np.zeros((block_count, heads))
         self.chance_bN = np.zeros((block_count, heads))
         self.sides_bNk = np.zeros((block_count, heads, len(SIDES)))
+        self.flags_bL = np.zeros((block_count, span))
         if probe.content:
             self.attention_bNL = np.zeros((block_count, heads, span))
             self.flagged_bNL = np.zeros((block_count, heads, span))
-            self.flags_bL = np.zeros((block_count, span))
 
     def update(
         self,
@@ -150,30 +99,32 @@ class ProbeSums:
         mask: Mask,
         queries: Queries,
         block_n: Int[np.ndarray, " n"],
+        whole_bNL: Float[np.ndarray, "b N L"] | None = None,
     ) -> None:
-        """Adds the measurable ones of n queries; the others are counted as dropped."""
-        asked = mask.measurable
-        if not asked.all():
-            self.dropped += int((~asked).sum())
-            queries = replace(
-                queries, rows=queries.rows[asked], reach=queries.reach[asked], visible=queries.visible[asked]
-            )
-            attention_nNL, mask, block_n = attention_nNL[asked], Mask(mask.flags[asked], asked[asked]), block_n[asked]
-        count = len(self.counts_b)
-        flags_nL = mask.flags.astype(np.float64)
-        self.counts_b += np.bincount(block_n, minlength=count)
-        self.observed_bN += by_block(_mass(attention_nNL, flags_nL), block_n, count)
+        """Adds the measurable ones of n queries; the others, at which nothing is flagged, are counted as dropped.
+
+        whole: the sums by block of the attention of all n, where they are at hand.
+        """
+        count, span, asked = len(self.counts_b), self.flags_bL.shape[1], mask.measurable
+        row_m, lag_m = np.nonzero(mask.flags)  # a few bars of a query
+        block_m, mass_mN = block_n[row_m], attention_nNL[row_m, :, lag_m]
+        self.dropped += int((~asked).sum())
+        self.counts_b += np.bincount(block_n[asked], minlength=count)
+        self.observed_bN += by_block(mass_mN, block_m, count)
+        self.flags_bL += np.bincount(block_m * span + lag_m, minlength=count * span).reshape(count, span)
         match self.probe.chance:
             case "visible":
-                self.chance_bN += by_block(flags_nL.sum(1) / queries.visible, block_n, count)[:, None]
+                share_n = mask.flags.sum(1) / queries.visible
+                self.chance_bN += by_block(share_n, block_n, count)[:, None]
             case "neighbours":
-                self.chance_bN += by_block(_mass(attention_nNL, beside(mask.flags, queries)), block_n, count)
-                sides = [_mass(attention_nNL, shifted(flags_nL, side)) for side in SIDES]
-                self.sides_bNk += by_block(np.stack(sides, axis=-1), block_n, count)
+                chance_mN, sides_mNk = _beside(attention_nNL, row_m, lag_m, queries.reach)
+                self.chance_bN += by_block(chance_mN, block_m, count)
+                self.sides_bNk += by_block(sides_mNk, block_m, count)
             case "profile":
-                self.attention_bNL += by_block(attention_nNL, block_n, count)
-                self.flagged_bNL += by_block(attention_nNL * flags_nL[:, None], block_n, count)
-                self.flags_bL += by_block(flags_nL, block_n, count)
+                self.attention_bNL += _over(asked, attention_nNL, block_n, count, whole_bNL)
+                for head, mass_m in enumerate(mass_mN.T):
+                    sums = np.bincount(block_m * span + lag_m, mass_m, count * span)
+                    self.flagged_bNL[:, head] += sums.reshape(count, span)
 
     def score(self) -> Score:
         """Figures of all queries so far."""
@@ -185,7 +136,7 @@ class ProbeSums:
         def statistic(
             n_R: Float[np.ndarray, " R"], observed_RN: Float[np.ndarray, "R N"], *chances_R: Float[np.ndarray, "R ..."]
         ) -> Float[np.ndarray, "R N"]:
-            return kappa(_ratio(n_R, observed_RN), _expected(n_R, *chances_R))
+            return kappa(ratio(n_R, observed_RN), _expected(n_R, *chances_R))
 
         interval = jackknife(statistic, self.observed_bN, *chances, counts_b=self.counts_b)
         total = np.array([self.counts_b.sum()])
@@ -219,19 +170,19 @@ class ProbeSums:
         sums = (self.flagged_bNL, self.attention_bNL, self.flags_bL)
 
         def beta(side: slice, n_R: np.ndarray, x_RNL: np.ndarray, a_RNL: np.ndarray, t_RL: np.ndarray) -> np.ndarray:
-            share = _ratio(n_R, t_RL[:, None, side])
-            covariance = _ratio(n_R, x_RNL[..., side] - share * a_RNL[..., side]).sum(-1)
+            share = ratio(n_R, t_RL[:, None, side])
+            covariance = ratio(n_R, x_RNL[..., side] - share * a_RNL[..., side]).sum(-1)
             weight = (share * (1.0 - share)).sum(-1)
             return np.where(weight > 0, covariance / np.where(weight > 0, weight, 1.0), np.nan)
 
         def near(*all_sums: np.ndarray) -> np.ndarray:
             return beta(slice(0, half), *all_sums)
 
-        def ratio(*all_sums: np.ndarray) -> np.ndarray:
+        def far_by_near(*all_sums: np.ndarray) -> np.ndarray:
             divisor, far = near(*all_sums), beta(slice(half, None), *all_sums)
             return np.where(divisor != 0, far / np.where(divisor != 0, divisor, 1.0), np.nan)
 
-        return jackknife(near, *sums, counts_b=self.counts_b), jackknife(ratio, *sums, counts_b=self.counts_b)
+        return jackknife(near, *sums, counts_b=self.counts_b), jackknife(far_by_near, *sums, counts_b=self.counts_b)
 
     def _stands_out(self) -> Float[np.ndarray, " N"]:
         if self.probe.chance != "neighbours":
@@ -244,7 +195,7 @@ def _expected(
 ) -> Float[np.ndarray, "R N"]:
     """E: the mean of chances summed as they came, or sum_j mean A(j) mean T(j) of a content probe."""
     if flags_RL is None:
-        return _ratio(n_R, sums_R)
+        return ratio(n_R, sums_R)
     return (sums_R @ flags_RL[..., None])[..., 0] / n_R[:, None] ** 2
 
 
@@ -259,8 +210,36 @@ def by_block(
     return sums
 
 
-def _mass(attention_nNL: Float[np.ndarray, "n N L"], weights_nL: Float[np.ndarray, "n L"]) -> Float[np.ndarray, "n N"]:
-    return (attention_nNL @ weights_nL[..., None])[..., 0]
+def _beside(
+    attention_nNL: Float[np.ndarray, "n N L"],
+    row_m: Int[np.ndarray, " m"],
+    lag_m: Int[np.ndarray, " m"],
+    reach_n: Int[np.ndarray, " n"],
+) -> tuple[Float[np.ndarray, "m N"], Float[np.ndarray, "m N k"]]:
+    """Mean attention at +-1, +-2 of each flagged bar, where in reach, and the attention of the bar on either side."""
+    span = attention_nNL.shape[2]
+    around = {step: lag_m + step for step in NEIGHBOURS}
+    inside = {step: (lag >= 0) & (lag < reach_n[row_m]) for step, lag in around.items()}
+    seen = {
+        step: np.where(inside[step][:, None], attention_nNL[row_m, :, np.clip(lag, 0, span - 1)], 0.0)
+        for step, lag in around.items()
+    }
+    counts_m = np.maximum(np.sum(list(inside.values()), axis=0), 1)
+    return np.sum(list(seen.values()), axis=0) / counts_m[:, None], np.stack([seen[side] for side in SIDES], axis=-1)
+
+
+def _over(
+    asked_n: Bool[np.ndarray, " n"],
+    attention_nNL: Float[np.ndarray, "n N L"],
+    block_n: Int[np.ndarray, " n"],
+    count: int,
+    whole_bNL: Float[np.ndarray, "b N L"] | None,
+) -> Float[np.ndarray, "b N L"]:
+    """Sums by block over the queries asked, by way of the sums over all where those left out are fewer."""
+    if whole_bNL is None or 2 * asked_n.sum() < len(asked_n):
+        return by_block(attention_nNL[asked_n], block_n[asked_n], count)
+    left_out = ~asked_n
+    return whole_bNL - by_block(attention_nNL[left_out], block_n[left_out], count)
 
 
 def hits(attention_nNL: Float[np.ndarray, "n N L"]) -> Float[np.ndarray, "n N L"]:

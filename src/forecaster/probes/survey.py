@@ -8,9 +8,13 @@ from jaxtyping import Float, Int, Shaped
 
 from forecaster.bars.calendar import Calendar
 from forecaster.probes.capture import Look, Stratum, Weights, batches, looks
+from forecaster.probes.intervals import blocks
+from forecaster.probes.joint import JointSums
 from forecaster.probes.masks import Direction, Mask, Probe, Queries, large_move, weekly, weekly_target
-from forecaster.probes.nulls import ShiftNull
-from forecaster.probes.statistics import ProbeSums, ProfileSums, blocks, hits
+from forecaster.probes.nulls import ShiftNull, Shifts
+from forecaster.probes.statistics import ProbeSums, ProfileSums, hits
+from forecaster.probes.tiles import LagSums
+from forecaster.probes.tracking import CalendarOrLag, DateTracking
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 
@@ -23,8 +27,8 @@ Key = tuple[int, Stratum, Direction, Weights]
 class Tally:
     """Sums of one layer's heads for one stratum, direction and weighting.
 
-    Of the last bar's query also the content probes' nulls and, on the raw weights, sums that become facts: arg-max hits
-    and multiples of the week.
+    Of the last bar's query also the content probes' nulls, the joint fit and, on the raw weights, sums that become
+    facts: arg-max hits, multiples of the week, what is followed over time, all queries of the layer by lag.
     """
 
     layer: int
@@ -34,8 +38,12 @@ class Tally:
     profile: ProfileSums
     probes: dict[str, ProbeSums]
     nulls: dict[str, ShiftNull] = field(default_factory=dict[str, ShiftNull])
+    joint: JointSums | None = None
     hits: dict[str, ProbeSums] = field(default_factory=dict[str, ProbeSums])
     multiples: dict[str, ProbeSums] = field(default_factory=dict[str, ProbeSums])
+    anchors: dict[str, CalendarOrLag] = field(default_factory=dict[str, CalendarOrLag])
+    tracking: DateTracking | None = None
+    every: LagSums | None = None
 
     def add(
         self,
@@ -45,11 +53,17 @@ class Tally:
         block_n: Int[np.ndarray, " n"],
     ) -> None:
         """Adds the attention of n queries."""
-        self.profile.update(attention_nNL, block_n)
+        whole_bNL = self.profile.update(attention_nNL, block_n)
         for name, sums in (self.probes | self.multiples).items():
-            sums.update(attention_nNL, masks[name], queries, block_n)
+            sums.update(attention_nNL, masks[name], queries, block_n, whole_bNL)
         for null in self.nulls.values():
             null.update(attention_nNL)
+        if self.joint is not None:
+            self.joint.update(attention_nNL, masks, block_n)
+        for name, anchor in self.anchors.items():
+            anchor.update(attention_nNL, masks[name], block_n)
+        if self.tracking is not None:
+            self.tracking.update(attention_nNL, queries.rows, block_n)
         if self.hits:
             best_nNL = hits(attention_nNL)
             for name, sums in self.hits.items():
@@ -63,13 +77,24 @@ def survey(
     length: int,
     probes: Sequence[Probe],
     progress: Callable[[str], None],
+    *,
+    whole: bool = True,
 ) -> list[Tally]:
-    """Sums over the windows that end at the origins, which are sorted by symbol, then time."""
+    """Sums over the windows that end at the origins, which are sorted by symbol, then time.
+
+    whole=False: only what kappa and lag profiles at the last bar's query need.
+    """
     block_n = blocks(panel.times[origins], length)
     asked = {probe.name: probe for probe in probes}
     moves = {f"large_move hit rate top {rank}": large_move(rank) for rank in HIT_RANKS}
     weeks = multiples(panel.week_bars, length)
     heads, block_count = task.headed.heads, int(block_n.max()) + 1
+    dates, slots = session_slots(panel, origins, length)
+    shifts = {
+        name: Shifts(last_mask(probe, panel, origins, length), panel.symbol_ids[origins], dates, length, slots)
+        for name, probe in asked.items()
+        if probe.content and whole
+    }
 
     def sums(wanted: Mapping[str, Probe]) -> dict[str, ProbeSums]:
         return {name: ProbeSums(probe, block_count, heads, length) for name, probe in wanted.items()}
@@ -78,29 +103,35 @@ def survey(
         _, stratum, direction, weights = key
         wanted = {name: probe for name, probe in asked.items() if direction in probe.directions}
         tally = Tally(*key, ProfileSums(block_count, heads, length), sums(wanted))
-        if stratum == "last":
-            tally.nulls |= {
-                name: ShiftNull(mask, panel.symbol_ids[origins], dates, heads, length, slots)
-                for name, mask in content.items()
-            }
+        if stratum == "last" and whole:
+            tally.nulls |= {name: ShiftNull(shifted, heads) for name, shifted in shifts.items()}
+            flagging = [name for name, probe in wanted.items() if probe.chance != "visible"]
+            tally.joint = JointSums(flagging, block_count, heads, length)
             if weights == "raw":
                 tally.hits |= sums(moves)
                 tally.multiples |= sums(weeks)
+                tally.tracking = DateTracking(block_count, heads)
+                tally.anchors |= {
+                    name: CalendarOrLag(usual, block_count, heads)
+                    for name, usual in (("weekly", panel.week_bars), ("weekly_target", panel.week_bars - 1))
+                    if name in asked and usual < length
+                }
         return tally
 
-    dates, slots = session_slots(panel, origins, length)
-    content = {name: last_mask(probe, panel, origins, length) for name, probe in asked.items() if probe.content}
+    network = task.headed
+    complete = [layer for layer in range(network.layers) if len(network.computed(layer)) == length]
+    every = {layer: LagSums(heads, length) for layer in complete} if whole else {}
     tallies: dict[Key, Tally] = {}
     masks: dict[tuple[Stratum, Direction], dict[str, Mask]] = {}
     start = -1
-    for look in looks(task, panel, origins, length):
+    for look in looks(task, panel, origins, length, last_only=not whole, every=every):
         if look.window_n[0] != start:
             start = int(look.window_n[0])
             masks.clear()
             progress(f"attention of windows {start + 1} to {look.window_n[-1] + 1} of {len(origins)}")
         place = (look.stratum, look.queries.direction)
         if place not in masks:  # the same for every layer
-            wanted = asked | moves | weeks if look.stratum == "last" else asked
+            wanted = asked | moves | weeks if look.stratum == "last" and whole else asked
             masks[place] = {
                 name: probe.at(panel, look.queries) for name, probe in wanted.items() if place[1] in probe.directions
             }
@@ -109,6 +140,8 @@ def survey(
             if key not in tallies:
                 tallies[key] = empty(key)
             tallies[key].add(attention_nNL.astype(np.float64), masks[place], look.queries, block_n[look.window_n])
+    for layer, sums_by_lag in every.items():
+        tallies[layer, "last", "past", "raw"].every = sums_by_lag
     return list(tallies.values())
 
 

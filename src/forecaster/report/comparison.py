@@ -12,7 +12,18 @@ from rich.text import Text
 from forecaster.report.canvas import ACCENT, MUTED, TRAINED_COLOUR, Drawn, axis_title, escape, figure, panels
 from forecaster.report.page import Picture, Section, drawn_picture, render
 from forecaster.report.tables import TONES, Cell, Table
-from forecaster.report.values import Row, decimals, distinct, number, p_value, records, significant, whole, word
+from forecaster.report.values import (
+    Row,
+    decimals,
+    distinct,
+    interval,
+    number,
+    p_value,
+    records,
+    significant,
+    whole,
+    word,
+)
 
 ROW_PX = 30
 COLUMNS = (
@@ -28,6 +39,19 @@ COLUMNS = (
     "over seeds",
 )
 WIDTH = 160
+RANKS = {"rank_qk": "of W_Q W_K^T, what it compares", "rank_vo": "of W_V W_O, what it writes"}
+ROLE_NAMES = ("group", "probe", "label", "seeds with it", "heads a seed", "again in another seed", "by chance")
+WEEK_NAMES = ("group", "is", "lag", "heads a seed", "more than a placebo lag", "verdict")
+RANK_WORDS = (
+    "The width that heads share: d = width / heads is the most that a head's effective rank can be. exp of the entropy "
+    "of its singular values' shares."
+)
+ROLE_WORDS = (
+    "Heads of two seeds are matched within their layer by lag profile and kappas. Again: share of the heads with a "
+    "label whose match in another seed has it too; by chance: the same if heads were matched by lot. A peak is a kappa "
+    "of .05 against the bars beside; the weekly claim needs five seeds, more heads than at any placebo lag, and an "
+    "interval over seeds above 0."
+)
 WORD = {
     "better": "better than",
     "worse": "worse than",
@@ -42,23 +66,26 @@ WORDS = (
 )
 
 
-def comparison_text(table: pd.DataFrame, unequal: str) -> str:
-    """The comparison as text: a table for each target and step."""
+def comparison_text(table: pd.DataFrame, unequal: str, roles: pd.DataFrame, weeks: pd.DataFrame) -> str:
+    """The comparison as text: a table for each target and step, then what heads do over seeds."""
     text = StringIO()
     console = Console(file=text, width=WIDTH)
-    for title, rows in _by_target(table):
-        shown = RichTable(box=None, padding=(0, 1, 0, 0), title=title, title_justify="left")
-        for name in COLUMNS:
+    tables = [Table(title, COLUMNS, [_cells(row) for row in rows]) for title, rows in _by_target(table)]
+    for one in [*tables, *over_seeds(roles, weeks)]:
+        shown = RichTable(box=None, padding=(0, 1, 0, 0), title=one.title, title_justify="left")
+        for name in one.columns:
             shown.add_column(name, no_wrap=True)
-        for row in rows:
-            shown.add_row(*(Text(cell.text + (f" {cell.note}" if cell.note else "")) for cell in _cells(row)))
+        for line in one.rows:
+            shown.add_row(*(Text(cell.text + (f" {cell.note}" if cell.note else "")) for cell in line))
         console.print(shown)
     lines = "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
     return f"{lines}{unequal}\n" if unequal else lines
 
 
-def comparison_page(table: pd.DataFrame, seeds: pd.DataFrame, unequal: str) -> str:
-    """The comparison as one HTML page. seeds: group, seed, target, step, r2 of every run."""
+def comparison_page(
+    table: pd.DataFrame, seeds: pd.DataFrame, unequal: str, roles: pd.DataFrame, weeks: pd.DataFrame
+) -> str:
+    """The comparison as one HTML page. seeds: group, seed, target, step, r2 of every run; roles, weeks: of heads."""
     tables = [Table(title, COLUMNS, [_cells(row) for row in rows]) for title, rows in _by_target(table)]
     picture: Picture = drawn_picture(
         "runs",
@@ -70,9 +97,55 @@ def comparison_page(table: pd.DataFrame, seeds: pd.DataFrame, unequal: str) -> s
     sections = [
         Section("compare", "Groups against the reference", [WORDS, *([unequal] if unequal else []), *tables]),
         Section("seeds", "Seeds", [picture]),
+        Section("heads", "Heads over seeds", _heads(table, roles, weeks)),
     ]
     groups = distinct(table["group"])
     return render("comparison", ", ".join(groups), "", _sentences(table), sections)
+
+
+def _heads(table: pd.DataFrame, roles: pd.DataFrame, weeks: pd.DataFrame) -> list[str | Table]:
+    ranks = [row for row in records(table.drop_duplicates("group")) if number(row.get("rank_qk")) is not None]
+    parts: list[str | Table] = []
+    if ranks:
+        lines = [[Cell(word(row["group"])), *(Cell(decimals(row[name], 2)) for name in RANKS)] for row in ranks]
+        parts += [
+            RANK_WORDS,
+            Table("Effective rank of a head, mean over heads and seeds", ("group", *RANKS.values()), lines),
+        ]
+    tables = over_seeds(roles, weeks)
+    return [*parts, ROLE_WORDS, *tables] if tables else [*parts, "Absent: no group has two runs that were probed."]
+
+
+def over_seeds(roles: pd.DataFrame, weeks: pd.DataFrame) -> list[Table]:
+    """What heads do over seeds, as tables; none where no group has two probed runs."""
+    role_lines = [
+        [
+            *(Cell(word(row[name])) for name in ("group", "probe", "label")),
+            Cell(f"{whole(row['with'])} of {whole(row['seeds'])}"),
+            Cell(decimals(row["heads"], 1)),
+            Cell(decimals(row["again"], 2)),
+            Cell(decimals(row["by_chance"], 2)),
+        ]
+        for row in records(roles)
+    ]
+    week_lines = [
+        [
+            *(Cell(word(row[name])) for name in ("group", "is")),
+            Cell(str(whole(row["lag"]))),
+            Cell(decimals(row["heads"], 2)),
+            Cell(decimals(row["difference"], 2), interval(row["low"], row["high"]))
+            if number(row["difference"]) is not None
+            else Cell(""),
+            Cell(word(row["verdict"])),
+        ]
+        for row in records(weeks)
+    ]
+    made: list[Table] = []
+    if role_lines:
+        made.append(Table("Roles of heads over seeds", ROLE_NAMES, role_lines))
+    if week_lines:
+        made.append(Table("Heads a seed that peak at a lag", WEEK_NAMES, week_lines))
+    return made
 
 
 def _by_target(table: pd.DataFrame) -> list[tuple[str, list[dict[str, object]]]]:

@@ -39,15 +39,18 @@ from forecaster.report.values import (
 WEIGHTS = {"raw": "attention weights", "norm": "norm-weighted attention"}
 MAP_COLUMNS = 16  # cells in a row before a layer's heads go on in the next one, so that figures stay legible
 CELL_PX = 30
+UNTRAINED_COLOUR = "rgba(120, 120, 120, 0.18)"
 DRAWN_BARS = 24  # heads per target that the ablation picture shows at most
 
 
 def lag_profiles(profiles: pd.DataFrame, week_bars: int) -> go.Figure | None:
     """Attention by lag (mean, interval) of each head: a panel per head, a view per layer and weighting, else None.
 
-    The dotted line is uniform attention, 1 / number of lags; ticks stand at multiples of the week.
+    The dotted line is uniform attention, 1 / number of lags; ticks stand at multiples of the week. Rows without a head
+    are the band of untrained networks, drawn behind.
     """
-    rows = [row for row in records(profiles) if number(row["mean"]) is not None]
+    every = [row for row in records(profiles) if number(row["mean"]) is not None]
+    rows = [row for row in every if number(row["head"]) is not None]
     if not rows:
         return None
     heads, last = sorted({whole(row["head"]) for row in rows}), max(whole(row["lag"]) for row in rows)
@@ -59,8 +62,13 @@ def lag_profiles(profiles: pd.DataFrame, week_bars: int) -> go.Figure | None:
     groups: dict[tuple[int, str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: whole(row["lag"])):
         groups.setdefault((whole(row["layer"]), str(row["weights"]), whole(row["head"])), []).append(row)
+    untrained: dict[tuple[int, str], list[Row]] = {}
+    for row in sorted((row for row in every if number(row["head"]) is None), key=lambda row: whole(row["lag"])):
+        untrained.setdefault((whole(row["layer"]), str(row["weights"])), []).append(row)
     for layer, weights, head in sorted(groups, key=lambda key: (key[0], list(WEIGHTS).index(key[1]), key[2])):
         view = f"layer {layer} · {WEIGHTS[weights]}"
+        if (layer, weights) in untrained:
+            drawn += [(view, trace) for trace in _band(untrained[layer, weights], grid[head], UNTRAINED_COLOUR)]
         drawn += [(view, trace) for trace in _profile(groups[layer, weights, head], grid[head])]
     layout: dict[str, object] = {"annotations": [panel.title(f"head {head}", size) for head, panel in grid.items()]}
     small = {"tickfont": {"size": size - 2, "color": MUTED}}
@@ -80,17 +88,23 @@ def week_ticks(last: int, week_bars: int, labels: int) -> dict[str, list[int] | 
 
 
 def _profile(rows: Sequence[Row], panel: Panel) -> list[go.Scatter]:
-    lags = [whole(row["lag"]) for row in rows]
-    low, mean, high = (
-        np.array([number(row[end]) for row in rows], dtype=np.float32) for end in ("low", "mean", "high")
-    )
-    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+    lags, mean = [whole(row["lag"]) for row in rows], [number(row["mean"]) for row in rows]
     line = {"color": TRAINED_COLOUR, "width": 1.6}
     shape = "lag %{x}: %{y:.4~g}<extra></extra>"
+    y = np.array(mean, dtype=np.float32)
+    return [
+        *_band(rows, panel, BAND_COLOUR),
+        go.Scatter(x=lags, y=y, mode="lines", line=line, hovertemplate=shape, **panel.place),
+    ]
+
+
+def _band(rows: Sequence[Row], panel: Panel, colour: str) -> list[go.Scatter]:
+    lags = [whole(row["lag"]) for row in rows]
+    low, high = (np.array([number(row[end]) for row in rows], dtype=np.float32) for end in ("low", "high"))
+    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
     return [
         go.Scatter(x=lags, y=low, **edge, **panel.place),
-        go.Scatter(x=lags, y=high, fill="tonexty", fillcolor=BAND_COLOUR, **edge, **panel.place),
-        go.Scatter(x=lags, y=mean, mode="lines", line=line, hovertemplate=shape, **panel.place),
+        go.Scatter(x=lags, y=high, fill="tonexty", fillcolor=colour, **edge, **panel.place),
     ]
 
 

@@ -41,8 +41,9 @@ READINGS = {
     "lags": Reading(
         "Lag profiles",
         "Attention of the last bar on each lag, mean and 95 % interval: the dotted line is uniform attention, which is "
-        "chance. Ticks are multiples of the week: a spike there, or one bar before it (a week before the date that is "
-        "forecast), is weekly; mass at the left end is recency.",
+        "chance; a grey band holds 95 % of the heads of untrained networks. Ticks are multiples of the week: a spike "
+        "there, or one bar before it (a week before the date that is forecast), is weekly; mass at the left end is "
+        "recency.",
         "Absent: lag_profiles.csv holds no number.",
     ),
     "ablation": Reading(

@@ -1,0 +1,102 @@
+"""A batch of windows computed once, and again from where an edit begins to matter."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from forecaster.networks.attention import Edit, MultiHeadAttention
+from forecaster.networks.encoder import Output
+from forecaster.probes.capture import evaluating
+from forecaster.training.task import Task
+from forecaster.windows.panel import Panel
+
+
+class Replay:
+    """The unedited forecast of some windows, with what went into each layer's block and came out of its attention.
+
+    An edit changes nothing before its layer, and one of head outputs z nothing before z: both are taken from the
+    unedited pass, so that the edited one gives the same bits as if all had been computed anew.
+    """
+
+    def __init__(self, task: Task, panel: Panel, origins: Int[np.ndarray, " B"], length: int) -> None:
+        self.task = task
+        self.x_BLF = torch.from_numpy(panel.window(origins, length)).to(task.device)
+        self.future_BHK = torch.from_numpy(panel.future(origins)).to(task.device)
+        self._inputs: dict[int, Tensor] = {}
+        self._outputs: dict[int, Tensor] = {}
+        network = task.headed
+        with ExitStack() as stack:
+            for layer in range(network.layers):
+                keep = _keeping(self._inputs, layer)
+                stack.callback(network.blocks[layer].register_forward_pre_hook(keep).remove)
+                stack.enter_context(_attending(network.attention(layer), self._kept(layer)))
+            self.unedited = self._forecast({})
+
+    def edited(self, edits: Mapping[int, Edit]) -> Output:
+        """The forecast with edits by layer."""
+        if not edits:
+            return self.unedited
+        network, first = self.task.headed, min(edits)
+        with ExitStack() as stack:
+            for layer in range(first):
+                stack.enter_context(_standing_in(network.blocks, layer, _Given(self._inputs[first])))
+            if edits[first].v is None:
+                stack.enter_context(_attending(network.attention(first), lambda *_, **__: self._outputs[first]))
+            return self._forecast(edits)
+
+    def _forecast(self, edits: Mapping[int, Edit]) -> Output:
+        with evaluating(self.task):
+            return self.task.forecast(self.x_BLF, self.future_BHK, edits=edits)
+
+    def _kept(self, layer: int) -> Callable[..., Tensor]:
+        attend = self.task.headed.attention(layer).attend
+
+        def kept(*arguments: Tensor | None, **options: float) -> Float[Tensor, "B N T d"]:
+            self._outputs[layer] = attend(*arguments, **options)
+            return self._outputs[layer]
+
+        return kept
+
+
+class _Given(nn.Module):
+    """In a block's place: hands on what is known already."""
+
+    def __init__(self, x_BSD: Float[Tensor, "B S D"]) -> None:
+        super().__init__()
+        self.x_BSD = x_BSD
+
+    def forward(self, x_BSD: Tensor, queries: Sequence[int] | None, edit: Edit | None, capture: object) -> object:
+        """No attention, nothing captured."""
+        return self.x_BSD, None
+
+
+def _keeping(kept: dict[int, Tensor], layer: int) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def keep(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        kept[layer] = inputs[0]
+
+    return keep
+
+
+@contextmanager
+def _standing_in(blocks: nn.ModuleList, layer: int, other: nn.Module) -> Generator[None]:
+    own = blocks[layer]
+    blocks[layer] = other
+    try:
+        yield
+    finally:
+        blocks[layer] = own
+
+
+@contextmanager
+def _attending(attention: MultiHeadAttention, attend: Callable[..., Tensor]) -> Generator[None]:
+    own = attention.attend
+    attention.attend = attend
+    try:
+        yield
+    finally:
+        attention.attend = own
