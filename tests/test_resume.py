@@ -293,3 +293,17 @@ def test_when_the_program_is_of_another_release_then_going_on_says_that_weights_
     told = f"warning: the run began under torch 2.0.1, now {torch.__version__}: its weights may end otherwise"
     assert told in capsys.readouterr().err
     assert json.loads((copy / "summary.json").read_text())["status"] == "complete"
+
+
+def test_when_a_run_goes_on_then_only_what_was_left_half_written_goes(tmp_path: Path) -> None:
+    run.begin(tmp_path / "run", "seed: 0\n")
+    (tmp_path / "run" / "checkpoints").mkdir()
+    half = [tmp_path / "run" / name for name in (".scores.csv.ab_12xyz", "checkpoints/.last.ckpt.zzzzzz00")]
+    own = [tmp_path / "run" / name for name in (".notes.txt", ".my.history.csv", "scores.csv")]
+    for path in (*half, *own):
+        path.touch()
+    (tmp_path / "run" / ".idea.folder12").mkdir()
+    run.go_on(tmp_path / "run")
+    assert not any(path.exists() for path in half)
+    assert all(path.exists() for path in own)
+    assert (tmp_path / "run" / ".idea.folder12").is_dir()

@@ -1,6 +1,7 @@
 """The run directory: every file appears whole or not at all, and nobody's run is overwritten."""
 
 import json
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ TABLES: Final = {
     "lag_profiles": "layer",
     "head_nulls": "null",
 }
+UNFINISHED: Final = re.compile(r"\..+\.[a-z0-9_]{8}")  # as atomic.whole names what it has not finished
 
 Summary = dict[str, object]
 
@@ -72,8 +74,9 @@ def go_on(directory: Path) -> set[str]:
     Returns the stations that are done. One after the training is so only if the training is: scores in between, by
     `forecaster evaluate`, were those of other weights.
     """
-    for leftover in [*directory.glob(".*.*"), *directory.glob("checkpoints/.*.*")]:  # as atomic.whole names them
-        leftover.unlink()
+    for leftover in [*directory.glob(".*.*"), *directory.glob("checkpoints/.*.*")]:
+        if UNFINISHED.fullmatch(leftover.name) and leftover.is_file():
+            leftover.unlink()
     summary = read_summary(directory) if (directory / SUMMARY).exists() else {}
     timings = cast("dict[str, float]", found if isinstance(found := summary.get("timings"), dict) else {})
     done = set(timings) if "training" in timings else set[str]()

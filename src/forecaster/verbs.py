@@ -62,7 +62,8 @@ def resume(arguments: Sequence[str]) -> int:
             )
     directory = Path(named[0])
     check_run("resume", directory)
-    if (directory.absolute().parent / "config.yaml").is_file():
+    made = directory.absolute().name.startswith(("evaluate-", "probe-"))
+    if made and (directory.absolute().parent / "config.yaml").is_file():
         raise ConfigError(
             f"{display(directory)} is no training, but made from one (in {TYPED}); evaluate or probe again"
         )

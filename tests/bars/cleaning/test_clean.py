@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dirty import NOW, cleaned, daily, numbered, raw, told
@@ -298,6 +298,7 @@ def test_nothing_left_is_told() -> None:
         cleaned(rows)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_whatever_rows_there_are_every_lost_one_has_a_quality_row(data: st.DataObject) -> None:
     rows = daily(40)

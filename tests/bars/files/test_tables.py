@@ -319,7 +319,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
     return b"\n".join(b",".join(cells) for cells in rows)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.sampled_from(SOURCES), st.integers(1, 4))
 def test_when_a_file_is_damaged_then_every_line_is_a_row_or_told_or_one_line_refuses_it(
     tmp_path_factory: pytest.TempPathFactory, rng: random.Random, content: bytes, times: int
