@@ -305,3 +305,11 @@ def test_every_query_of_the_lower_layers_has_its_facts(weekly):
     facts = weekly.head_facts[weekly.head_facts["fact"] == "mean lag of all queries"]
     assert facts[["layer", "head"]].to_numpy().tolist() == [[0, 0], [0, 1]]
     assert facts["low"].isna().all()
+
+
+def test_partial_mass_is_said_of_content_probes_alone(weekly):
+    content = weekly.heads["probe"].isin(["large_move", "volume_spike", "trend_origin"])
+    assert weekly.heads.loc[~content, "partial_mass"].isna().all()
+    assert weekly.heads.loc[content & (weekly.heads["probe"] == "large_move"), "partial_mass"].notna().any()
+    said = weekly.head_facts["fact"][weekly.head_facts["fact"].str.endswith("partial mass")]
+    assert set(said) <= {f"{name} partial mass" for name in ("large_move", "volume_spike", "trend_origin")}

@@ -48,7 +48,8 @@ def facts(tallies: Sequence[Tally]) -> Iterator[Fact]:
         if tally.tracking is not None and tally.tracking.counts_b.any():
             named["date tracking"] = tally.tracking.overlap()
         if tally.joint is not None:
-            named |= {f"{name} partial mass": one for name, one in tally.joint.partial(tally.profile).items()}
+            partial = tally.joint.partial(tally.profile)
+            named |= {f"{name} partial mass": one for name, one in partial.items() if tally.probes[name].probe.content}
         if tally.every is not None:
             mean_NL2 = tally.every.mean().numpy()
             lags_L2 = np.arange(1 - tally.profile.span, tally.profile.span)

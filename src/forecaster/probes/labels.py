@@ -152,6 +152,8 @@ def functional(found: Verdict, causal: Causal, gates: Sequence[Gate]) -> Verdict
 
 
 def _interval(test: Interval, c: int) -> str:
+    if np.isnan(test.value[c]):
+        return "not measurable: no window has both"
     if np.isnan(test.low[c]):
         return f"{test.value[c]:+.3g} [too few blocks to say]"
     return f"{test.value[c]:+.3g} [{test.low[c]:+.3g}, {test.high[c]:+.3g}]"

@@ -34,7 +34,7 @@ Key = tuple[int, Weights, str]  # layer, weighting, probe
 class Finding:
     """One probe's figures for a layer's heads in one stratum, direction and weighting; p and q of content probes.
 
-    partial: what of the mass above chance is left in the fit of all probes; NaN where that was not made.
+    partial: what of the mass above chance is left in the fit of all probes; of content probes, else NaN.
     """
 
     tally: Tally
@@ -76,7 +76,8 @@ def findings(tallies: Sequence[Tally]) -> list[Finding]:
             test = tests.get(key) if tally.stratum == "last" else None
             nothing = np.full(tally.profile.heads, np.nan)
             p, of = (nothing, nothing) if test is None else (test.p, q[key])
-            left = partial[name].value if name in partial else nothing
+            # By lag: what a positional head gives a lag that is nearly always the same is no part of the fit.
+            left = partial[name].value if name in partial and sums.probe.content else nothing
             found.append(Finding(tally, sums.probe, sums.score(), p, of, test, left))
     return found
 
@@ -146,8 +147,10 @@ def _notes(finding: Finding, head: int, verdict: Verdict, untrained: float) -> l
     if verdict.label == "pattern" and finding.score.kappa.value[head] <= untrained:
         notes.append(f"untrained heads reach {untrained:.3f}")
     if verdict.label == "pattern" and finding.probe.content:
-        if finding.partial[head] < PATTERN_KAPPA:
-            notes.append(f"partial mass {finding.partial[head]:.3f}: mostly bars of other probes")
+        left, kappa = finding.partial[head], finding.score.kappa.value[head]
+        if left < PATTERN_KAPPA:
+            much = "mostly" if left < kappa / 2 else "in part"
+            notes.append(f"partial mass {left:.3f}: {much} bars of other probes")
         near, ratio = finding.tally.probes[finding.probe.name].far_back()
         if near.low[head] > 0 and ratio.low[head] >= FAR_BACK:
             notes.append("regardless of how far back")
