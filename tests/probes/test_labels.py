@@ -104,7 +104,7 @@ def test_a_head_is_functional_for_the_targets_that_pass_everything():
     [
         ((-0.01, 0.03), (0.01, 0.03), (0.01, 0.03), "mean-ablation +0.01 [-0.01, +0.03]"),
         ((0.01, 0.03), (-0.01, 0.03), (0.01, 0.03), "against matched_lag +0.01 [-0.01, +0.03]"),
-        ((0.01, 0.03), (0.01, 0.03), (np.nan, np.nan), "against matched_mass +nan [too few blocks to say]"),
+        ((0.01, 0.03), (0.01, 0.03), (np.nan, np.nan), "against matched_mass not measurable: no window has both"),
     ],
 )
 def test_a_pattern_stays_one_when_a_causal_test_fails(mean, lag, mass, words):
@@ -115,3 +115,9 @@ def test_a_pattern_stays_one_when_a_causal_test_fails(mean, lag, mass, words):
         (),
         f"pattern (no noise null), not functional: volatility: {words}; 2% of the flagged mass could be matched",
     )
+
+
+def test_a_rise_of_too_few_blocks_comes_without_an_interval():
+    few = Interval(np.array([0.02]), np.array([np.nan]), np.array([np.nan]))
+    causal = Causal(few, {"matched_lag": few, "matched_mass": few}, 0.02)
+    assert "mean-ablation +0.02 [too few blocks to say]" in functional(FOUND, causal, [OPEN]).reason
