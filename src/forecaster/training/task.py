@@ -25,8 +25,8 @@ from forecaster.training.losses import loss
 from forecaster.windows.datamodule import Batch
 from forecaster.windows.scaling import Scaler
 
-# Windows whose activations are held at once: a larger batch's gradient is added up from such pieces, whose memory the
-# next one takes over while it is still in the processor's cache.
+# Windows whose activations are held at once: a larger batch's gradient is added up from such pieces, so that memory
+# does not grow with the batch.
 PIECE: Final = 64
 
 
