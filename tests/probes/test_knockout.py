@@ -12,6 +12,7 @@ from forecaster.probes.knockout import (
     ablation,
     gates,
     losses,
+    point_forecasts,
     rise,
     same_mass,
     same_offsets,
@@ -51,12 +52,16 @@ def test_training_means_are_those_of_every_slot(task, garch):
     assert sorted(found.tensors()) == ["v.0", "v.1", "z.0", "z.1"]
 
 
+def loss_of(task, panel, origins, length, units, edits=None):
+    return losses(task, panel, origins, point_forecasts(task, panel, origins, length, edits), units)
+
+
 def test_ablating_nothing_changes_nothing_exactly(task, garch, windows, means):
     one = np.ones((len(windows), 2))
-    plain = losses(task, garch, windows, LENGTH, one)
+    plain = loss_of(task, garch, windows, LENGTH, one)
     nothing = np.zeros((len(windows), LENGTH), dtype=bool)
     for edits in (ablation([], means.z_NTd), ablation([], None), value_knockout((0, 1), nothing, means)):
-        np.testing.assert_array_equal(losses(task, garch, windows, LENGTH, one, edits), plain)
+        np.testing.assert_array_equal(loss_of(task, garch, windows, LENGTH, one, edits), plain)
 
 
 def by_hand(network, x_BLF, z_edit=None, v_edit=None):
@@ -120,7 +125,7 @@ def test_losses_are_squared_errors_in_units(task, garch, windows):
     forecasts = forecast(task, garch, windows, LENGTH).mean_BHC.double().numpy()
     scale = np.random.default_rng(0).uniform(1, 2, size=(len(windows), 2))
     expected = ((forecasts - garch.targets[windows]) ** 2).mean(1) / scale**2
-    np.testing.assert_allclose(losses(task, garch, windows, LENGTH, scale), expected)
+    np.testing.assert_allclose(loss_of(task, garch, windows, LENGTH, scale), expected)
 
 
 def test_units_follow_volatility_for_returns_alone(task, garch, windows):
@@ -135,10 +140,10 @@ def test_knockouts_follow_their_windows_when_they_come_in_several_batches(task, 
     origins = garch.origins(LENGTH)[:50]
     flags = np.random.default_rng(1).random((50, LENGTH)) < 0.3
     one = np.ones((50, 2))
-    whole = losses(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means))
+    whole = loss_of(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means))
     monkeypatch.setattr("forecaster.probes.capture.batches.__defaults__", (16,))
     np.testing.assert_allclose(
-        losses(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means)), whole, rtol=1e-5
+        loss_of(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means)), whole, rtol=1e-5
     )
 
 
@@ -162,9 +167,9 @@ def test_gate_compares_with_zero_for_returns_and_with_the_training_mean_otherwis
     origins = garch.origins(LENGTH)
     train, test = origins[:1000], origins[np.r_[1100:1400, 2600:2800]]
     scale = units(task, garch, train, test)
-    ours = losses(task, garch, test, LENGTH, scale)
-    plain = losses(task, garch, test, LENGTH, np.ones_like(scale))
-    for gate, c in zip(gates(garch, train, test, ours, scale), range(2), strict=True):
+    mean = point_forecasts(task, garch, test, LENGTH)
+    ours, plain = (losses(task, garch, test, mean, of) for of in (scale, np.ones_like(scale)))
+    for gate, c in zip(gates(task, garch, train, test, mean, scale), range(2), strict=True):
         naive = 0.0
         if c == 1:
             means = [garch.targets[train[garch.symbol_ids[train] == s], 0, c] for s in (0, 1)]

@@ -6,7 +6,7 @@ from torch import Tensor
 from forecaster.networks.attention import Edit
 from forecaster.networks.choice import Shape, network
 from forecaster.probes.capture import forecast
-from forecaster.probes.knockout import changes, losses
+from forecaster.probes.knockout import changes, losses, point_forecasts
 from forecaster.probes.replay import Replay
 from forecaster.training.task import Recipe, Task
 from forecaster.windows.panel import Panel
@@ -98,8 +98,9 @@ def test_changes_are_losses_less_the_unedited_ones(garch):
     units = np.random.default_rng(0).uniform(0.5, 2, (30, 2))
     asked = [lambda part, edits=edits: edits for edits in EDITS.values()]
     found = changes(task, garch, origins, L, units, asked)
-    whole = losses(task, garch, origins, L, units)
+    whole = losses(task, garch, origins, point_forecasts(task, garch, origins, L), units)
     for edits, change in zip(asked, found, strict=True):
-        np.testing.assert_array_equal(change, losses(task, garch, origins, L, units, edits) - whole)
+        edited = losses(task, garch, origins, point_forecasts(task, garch, origins, L, edits), units)
+        np.testing.assert_array_equal(change, edited - whole)
     np.testing.assert_array_equal(found[-1], 0.0)
     assert changes(task, garch, origins, L, units, []) == []

@@ -43,12 +43,16 @@ class Edit:
 
 @dataclass(frozen=True)
 class Captured:
-    """What one layer did in one forward pass: attention of the recorded queries, all v and z, both after edits."""
+    """What one layer did in one forward pass: attention of the recorded queries, all v and z, both after edits.
+
+    norm: A ||v W_O^(h)|| by bar, rows divided by their sums, where a key is not one bar; else it follows from A and v.
+    """
 
     attn_BNTS: Float[Tensor, "B N T S"]
     v_BNSd: Float[Tensor, "B N S d"]
     z_BNTd: Float[Tensor, "B N U d"]
     queries: tuple[int, ...]
+    norm_BNTS: Float[Tensor, "B N T S"] | None = None
 
 
 @dataclass

@@ -13,8 +13,8 @@ from torch import Tensor
 from forecaster.networks.attention import Captured, Edit, MultiHeadAttention
 from forecaster.networks.encoder import Output
 from forecaster.probes.masks import Direction, Queries
+from forecaster.probes.subject import Attention, Subject, with_heads
 from forecaster.probes.tiles import LagSums, by_lag
-from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 
 Stratum = Literal["last", "inner"]
@@ -40,7 +40,7 @@ class Look:
 
 
 @contextmanager
-def evaluating(task: Task) -> Generator[None]:
+def evaluating(task: Subject) -> Generator[None]:
     """Evaluation mode without gradients; every module's own training flag is put back, after an error too."""
     flags = [(module, module.training) for module in task.modules()]
     task.eval()
@@ -53,7 +53,7 @@ def evaluating(task: Task) -> Generator[None]:
 
 
 def forecast(
-    task: Task,
+    task: Subject,
     panel: Panel,
     origins: Int[np.ndarray, " B"],
     length: int,
@@ -73,12 +73,14 @@ def batches(count: int, size: int = BATCH) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-def norm_weighted(captured: Captured, attention: MultiHeadAttention) -> Float[Tensor, "B N T S"]:
+def norm_weighted(captured: Captured, attention: Attention) -> Float[Tensor, "B N T S"]:
     """A[q, k] ||v_k W_O^(h)||, each row divided by its sum: the share of what head h adds at q that comes from bar k.
 
     v with its bias, W_O without. NaN where nothing comes from any bar. With W_O^T = Q R the norm is ||R v||, d wide
     instead of D. Kobayashi et al. (2020), Attention is Not Only a Weight, EMNLP.
     """
+    if captured.norm_BNTS is not None:
+        return captured.norm_BNTS
     r_Ndd = cast(Tensor, torch.linalg.qr(attention.output_by_head().mT).R)
     norm_BNS = (captured.v_BNSd @ r_Ndd.mT).square().sum(-1).sqrt()
     weighted_BNTS = captured.attn_BNTS * norm_BNS[:, :, None]
@@ -86,7 +88,7 @@ def norm_weighted(captured: Captured, attention: MultiHeadAttention) -> Float[Te
 
 
 def looks(
-    task: Task,
+    task: Subject,
     panel: Panel,
     origins: Int[np.ndarray, " n"],
     length: int,
@@ -107,15 +109,17 @@ def looks(
     inner = () if last_only else inner_queries(length)
     capture = {
         layer: (*inner, length - 1) if len(network.computed(layer)) == length else (length - 1,)
-        for layer in range(network.layers)
+        for layer in with_heads(network)
     }
     for part in batches(len(origins), size):
         with ExitStack() as stack:
             for layer, sums in (every or {}).items():
-                stack.enter_context(by_lag(network.attention(layer), sums))
+                attention = network.attention(layer)
+                assert isinstance(attention, MultiHeadAttention)
+                stack.enter_context(by_lag(attention, sums))
             captured = forecast(task, panel, origins[part], length, capture=capture).captured
         window_n: Int[np.ndarray, " B"] = np.arange(part.start, part.stop, dtype=np.int64)
-        for layer in range(network.layers):
+        for layer in capture:
             attention = network.attention(layer)
             with torch.no_grad():
                 norm = norm_weighted(captured[layer], attention).cpu().numpy()

@@ -16,7 +16,7 @@ from forecaster.probes.knockout import (
     ablation,
     changes,
     gates,
-    losses,
+    point_forecasts,
     rise,
     same_mass,
     same_offsets,
@@ -25,8 +25,8 @@ from forecaster.probes.knockout import (
     value_knockout,
 )
 from forecaster.probes.masks import Mask, Probe
+from forecaster.probes.subject import Subject
 from forecaster.probes.survey import last_mask, session_slots
-from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
 
@@ -53,13 +53,13 @@ class Knockout:
 class Trials:
     """Edited passes over the test windows, all against the same unedited one."""
 
-    def __init__(self, task: Task, panel: Panel, split: Split, length: int) -> None:
+    def __init__(self, task: Subject, panel: Panel, split: Split, length: int) -> None:
         self.task, self.panel, self.origins, self.length = task, panel, split.test, length
         self.means = training_means(task, panel, split.train, length)
         self.block_n = blocks(panel.times[split.test], length)
         self.units_nC = units(task, panel, split.train, split.test)
-        self.losses_nC = losses(task, panel, split.test, length, self.units_nC)
-        self.gates: list[Gate] = gates(panel, split.train, split.test, self.losses_nC, self.units_nC)
+        mean_nHC = point_forecasts(task, panel, split.test, length)
+        self.gates: list[Gate] = gates(task, panel, split.train, split.test, mean_nHC, self.units_nC)
 
     def changes(self, asked: Sequence[Edits]) -> list[Float[np.ndarray, "n C"]]:
         """Of each edit, loss with it less loss without, by window and target."""

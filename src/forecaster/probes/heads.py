@@ -17,9 +17,9 @@ from forecaster.probes.masks import Probe
 from forecaster.probes.noise import Networks, Nulls, run
 from forecaster.probes.patterns import Finding, by_head, findings, verdicts
 from forecaster.probes.standard import standard
+from forecaster.probes.subject import Subject, with_heads
 from forecaster.probes.survey import Tally, survey
 from forecaster.probes.width import width_facts
-from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
 
@@ -62,7 +62,7 @@ class Probed:
 
 
 def probe(
-    task: Task,
+    task: Subject,
     panel: Panel,
     split: Split,
     length: int,
@@ -83,7 +83,7 @@ def probe(
     found = findings(tallies)
     nulls = Nulls() if networks is None else run(networks, panel, split, origins, length, probes, progress)
     judged = verdicts(found, panel.week_bars, nulls)
-    network = task.headed
+    network, layers = task.headed, with_heads(task.headed)
     single: dict[Head, dict[str, Interval]] = {}
     knocked: dict[Claim, Knockout] = {}
     groups: dict[str, Interval] = {}
@@ -94,9 +94,9 @@ def probe(
         trials = Trials(task, panel, split, length)
         tested, means = trials.gates, trials.means.tensors()
         sentences = [gate.sentence for gate in tested]
-        for layer in range(network.layers):
+        for layer in layers:
             progress(f"ablation of each head of layer {layer}")
-            single |= trials.alone([(layer, number) for number in range(network.heads)])
+            single |= trials.alone([(layer, number) for number in range(network.attention(layer).heads)])
         asked = {probe.name: probe for probe in probes}
         claims = [claim for claim, verdict in judged.items() if verdict.label == "pattern"]
         progress(f"knockout of the flagged bars of {len(claims)} patterns")
@@ -111,7 +111,7 @@ def probe(
         (*head, f"{name} mass matched", knockout.mass_matched, np.nan, np.nan)
         for (head, name), knockout in knocked.items()
     ]
-    widths = [fact for layer in range(network.layers) for fact in width_facts(layer, network.attention(layer))]
+    widths = [fact for layer in layers for fact in width_facts(layer, network.attention(layer))]
     return Probed(
         heads=_table(_head_rows(found, judged), HEAD_COLUMNS),
         head_facts=_table((*facts(tallies), *carried, *widths), FACT_COLUMNS),

@@ -21,9 +21,9 @@ from forecaster.networks.encoder import Output
 from forecaster.probes.capture import batches, forecast
 from forecaster.probes.intervals import Interval, mean
 from forecaster.probes.masks import Mask
-from forecaster.probes.replay import Replay
+from forecaster.probes.replay import replay
 from forecaster.probes.statistics import by_block
-from forecaster.training.task import Task
+from forecaster.probes.subject import Subject
 from forecaster.windows.panel import Panel
 from forecaster.windows.scaling import RELATIVE_TARGETS, sigma
 
@@ -50,7 +50,7 @@ class Means:
         return {f"{name}.{layer}": mean for name, means in named.items() for layer, mean in enumerate(means)}
 
 
-def training_means(task: Task, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Means:
+def training_means(task: Subject, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Means:
     """Means of z and v over the windows that end at the origins; an edit that changes nothing reads them."""
     layers = range(task.headed.layers)
     z_sums: dict[int, Tensor] = {}
@@ -109,7 +109,7 @@ def value_knockout(head: Head, flags_nL: Bool[np.ndarray, "n L"], means: Means) 
 
 
 def units(
-    task: Task, panel: Panel, train: Int[np.ndarray, " m"], origins: Int[np.ndarray, " n"]
+    task: Subject, panel: Panel, train: Int[np.ndarray, " m"], origins: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n C"]:
     """What a target's errors are measured in at each origin: its training deviation; for returns times sigma / (its
     geometric mean over training origins), sigma being the EWMA volatility at the origin.
@@ -121,24 +121,30 @@ def units(
     return task.target_std.cpu().double().numpy() * np.where(relative_C, pace_n[:, None], 1.0)
 
 
-def losses(
-    task: Task,
-    panel: Panel,
-    origins: Int[np.ndarray, " n"],
-    length: int,
-    units_nC: Float[np.ndarray, "n C"],
-    edits: Edits | None = None,
-) -> Float[np.ndarray, "n C"]:
-    """Squared error of the mean, in units, by window and target, averaged over steps."""
-    parts: list[Float[np.ndarray, "B C"]] = []
+def point_forecasts(
+    task: Subject, panel: Panel, origins: Int[np.ndarray, " n"], length: int, edits: Edits | None = None
+) -> Float[np.ndarray, "n H C"]:
+    """Means forecast for the windows that end at the origins, with the edits' changes."""
+    parts: list[Float[np.ndarray, "B H C"]] = []
     for part in batches(len(origins)):
         out = forecast(task, panel, origins[part], length, None if edits is None else edits(part))
-        parts.append(_errors(out, panel, origins[part], units_nC[part]))
+        parts.append(out.mean_BHC.cpu().double().numpy())
     return np.concatenate(parts)
 
 
+def losses(
+    task: Subject,
+    panel: Panel,
+    origins: Int[np.ndarray, " n"],
+    mean_nHC: Float[np.ndarray, "n H C"],
+    units_nC: Float[np.ndarray, "n C"],
+) -> Float[np.ndarray, "n C"]:
+    """Loss of forecast means in units, by window and target."""
+    return task.point_losses(mean_nHC / units_nC[:, None], panel.targets[origins] / units_nC[:, None])
+
+
 def changes(
-    task: Task,
+    task: Subject,
     panel: Panel,
     origins: Int[np.ndarray, " n"],
     length: int,
@@ -148,18 +154,17 @@ def changes(
     """Of each edit: loss with it less loss without, by window and target, from one pass over the windows."""
     parts: list[list[Float[np.ndarray, "B C"]]] = [[] for _ in asked]
     for part in batches(len(origins) if asked else 0):
-        replay, rows, units_BC = Replay(task, panel, origins[part], length), origins[part], units_nC[part]
-        before_BC = _errors(replay.unedited, panel, rows, units_BC)
+        again, rows, units_BC = replay(task, panel, origins[part], length), origins[part], units_nC[part]
+        before_BC = _losses(task, again.unedited, panel, rows, units_BC)
         for edits, of in zip(asked, parts, strict=True):
-            of.append(_errors(replay.edited(edits(part)), panel, rows, units_BC) - before_BC)
+            of.append(_losses(task, again.edited(edits(part)), panel, rows, units_BC) - before_BC)
     return [np.concatenate(of) for of in parts]
 
 
-def _errors(
-    out: Output, panel: Panel, origins: Int[np.ndarray, " B"], units_BC: Float[np.ndarray, "B C"]
+def _losses(
+    task: Subject, out: Output, panel: Panel, origins: Int[np.ndarray, " B"], units_BC: Float[np.ndarray, "B C"]
 ) -> Float[np.ndarray, "B C"]:
-    error_BHC = (out.mean_BHC.cpu().double().numpy() - panel.targets[origins]) / units_BC[:, None]
-    return (error_BHC**2).mean(1)
+    return losses(task, panel, origins, out.mean_BHC.cpu().double().numpy(), units_BC)
 
 
 def rise(
@@ -200,28 +205,28 @@ class Gate:
 
 
 def gates(
+    task: Subject,
     panel: Panel,
     train: Int[np.ndarray, " m"],
     test: Int[np.ndarray, " n"],
-    losses_nC: Float[np.ndarray, "n C"],
+    mean_nHC: Float[np.ndarray, "n H C"],
     units_nC: Float[np.ndarray, "n C"],
 ) -> list[Gate]:
     """One gate per target: Diebold-Mariano of the model against the symbol's training mean (return: zero) on test.
 
-    It compares plain squared errors, as the run's tests do, averaged over steps, and over symbols by date.
+    It compares plain losses, not in units, as the run's tests do, averaged over steps, and over symbols by date.
     """
-    mean_nHC = training_mean(panel, train)[panel.symbol_ids[test]]
+    zero_C = np.array([target == "return" for target in panel.target_names])
+    naive_nHC = np.where(zero_C, 0.0, training_mean(panel, train)[panel.symbol_ids[test]])
+    plain = [losses(task, panel, test, of_nHC, np.ones_like(units_nC)) for of_nHC in (mean_nHC, naive_nHC)]
+    skill_nC = losses(task, panel, test, naive_nHC, units_nC) - losses(task, panel, test, mean_nHC, units_nC)
     dates, date_n = np.unique(panel.times[test], return_inverse=True)
     count_D = np.bincount(date_n, minlength=len(dates))
     result: list[Gate] = []
     for c, target in enumerate(panel.target_names):
-        zero = target == "return"
-        naive_nH = np.zeros_like(mean_nHC[..., c]) if zero else mean_nHC[..., c]
-        plain = losses_nC[:, c] * units_nC[:, c] ** 2, ((naive_nH - panel.targets[test, :, c]) ** 2).mean(1)
-        by_date = [np.bincount(date_n, loss, len(dates)) / count_D for loss in plain]
+        by_date = [np.bincount(date_n, loss_nC[:, c], len(dates)) / count_D for loss_nC in plain]
         p = better(differences(*by_date), panel.horizon)
-        skill = float(((plain[1] - plain[0]) / units_nC[:, c] ** 2).mean())
-        result.append(Gate(target, "zero return" if zero else "historical mean", p, skill))
+        result.append(Gate(target, "zero return" if zero_C[c] else "historical mean", p, float(skill_nC[:, c].mean())))
     return result
 
 

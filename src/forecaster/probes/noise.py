@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 
 from forecaster.probes.capture import Weights
 from forecaster.probes.masks import Probe
+from forecaster.probes.subject import Subject
 from forecaster.probes.survey import Tally, survey
-from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 from forecaster.windows.splits import Split
 
@@ -31,8 +31,8 @@ class Networks:
     origin is left out).
     """
 
-    fresh: Callable[[int], Task]
-    fit: Callable[[Float[np.ndarray, "R H C"], int], Task]
+    fresh: Callable[[int], Subject]
+    fit: Callable[[Float[np.ndarray, "R H C"], int], Subject]
     random: int = 0
     noise: int = 0
 

@@ -12,8 +12,31 @@ from torch import Tensor, nn
 from forecaster.networks.attention import Edit, MultiHeadAttention
 from forecaster.networks.encoder import Output
 from forecaster.probes.capture import evaluating
+from forecaster.probes.subject import Subject
 from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
+
+
+def replay(subject: Subject, panel: Panel, origins: Int[np.ndarray, " B"], length: int) -> "Replay | Anew":
+    """What of our own networks needn't be computed again for every edit; others are computed anew."""
+    return (
+        Replay(subject, panel, origins, length) if isinstance(subject, Task) else Anew(subject, panel, origins, length)
+    )
+
+
+class Anew:
+    """The forecast of some windows, unedited and edited, each from a forward pass of its own."""
+
+    def __init__(self, subject: Subject, panel: Panel, origins: Int[np.ndarray, " B"], length: int) -> None:
+        self.subject = subject
+        self.x_BLF = torch.from_numpy(panel.window(origins, length)).to(subject.device)
+        self.future_BHK = torch.from_numpy(panel.future(origins)).to(subject.device)
+        self.unedited = self.edited({})
+
+    def edited(self, edits: Mapping[int, Edit]) -> Output:
+        """The forecast with edits by layer."""
+        with evaluating(self.subject):
+            return self.subject.forecast(self.x_BLF, self.future_BHK, edits)
 
 
 class Replay:

@@ -7,15 +7,16 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from forecaster.bars.calendar import Calendar
+from forecaster.networks.attention import MultiHeadAttention
 from forecaster.probes.capture import Look, Stratum, Weights, batches, looks
 from forecaster.probes.intervals import blocks
 from forecaster.probes.joint import JointSums
 from forecaster.probes.masks import Direction, Mask, Probe, Queries, large_move, weekly, weekly_target
 from forecaster.probes.nulls import ShiftNull, Shifts
 from forecaster.probes.statistics import ProbeSums, ProfileSums, hits
+from forecaster.probes.subject import Subject, with_heads
 from forecaster.probes.tiles import LagSums
 from forecaster.probes.tracking import CalendarOrLag, DateTracking
-from forecaster.training.task import Task
 from forecaster.windows.panel import Panel
 
 HIT_RANKS = (1, 2)
@@ -71,7 +72,7 @@ class Tally:
 
 
 def survey(
-    task: Task,
+    task: Subject,
     panel: Panel,
     origins: Int[np.ndarray, " n"],
     length: int,
@@ -88,7 +89,7 @@ def survey(
     asked = {probe.name: probe for probe in probes}
     moves = {f"large_move hit rate top {rank}": large_move(rank) for rank in HIT_RANKS}
     weeks = multiples(panel.week_bars, length)
-    heads, block_count = task.headed.heads, int(block_n.max()) + 1
+    network, block_count = task.headed, int(block_n.max()) + 1
     dates, slots = session_slots(panel, origins, length)
     shifts = {
         name: Shifts(last_mask(probe, panel, origins, length), panel.symbol_ids[origins], dates, length, slots)
@@ -96,20 +97,21 @@ def survey(
         if probe.content and whole
     }
 
-    def sums(wanted: Mapping[str, Probe]) -> dict[str, ProbeSums]:
+    def sums(wanted: Mapping[str, Probe], heads: int) -> dict[str, ProbeSums]:
         return {name: ProbeSums(probe, block_count, heads, length) for name, probe in wanted.items()}
 
     def empty(key: Key) -> Tally:
-        _, stratum, direction, weights = key
+        layer, stratum, direction, weights = key
+        heads = network.attention(layer).heads
         wanted = {name: probe for name, probe in asked.items() if direction in probe.directions}
-        tally = Tally(*key, ProfileSums(block_count, heads, length), sums(wanted))
+        tally = Tally(*key, ProfileSums(block_count, heads, length), sums(wanted, heads))
         if stratum == "last" and whole:
             tally.nulls |= {name: ShiftNull(shifted, heads) for name, shifted in shifts.items()}
             flagging = [name for name, probe in wanted.items() if probe.chance != "visible"]
             tally.joint = JointSums(flagging, block_count, heads, length)
             if weights == "raw":
-                tally.hits |= sums(moves)
-                tally.multiples |= sums(weeks)
+                tally.hits |= sums(moves, heads)
+                tally.multiples |= sums(weeks, heads)
                 tally.tracking = DateTracking(block_count, heads)
                 tally.anchors |= {
                     name: CalendarOrLag(usual, block_count, heads)
@@ -118,9 +120,12 @@ def survey(
                 }
         return tally
 
-    network = task.headed
-    complete = [layer for layer in range(network.layers) if len(network.computed(layer)) == length]
-    every = {layer: LagSums(heads, length) for layer in complete} if whole else {}
+    # While another's network computes, its kernel can't be replaced.
+    ours = {
+        layer: own for layer in with_heads(network) if isinstance(own := network.attention(layer), MultiHeadAttention)
+    }
+    complete = {layer: own.heads for layer, own in ours.items() if len(network.computed(layer)) == length}
+    every = {layer: LagSums(heads, length) for layer, heads in complete.items()} if whole else {}
     tallies: dict[Key, Tally] = {}
     masks: dict[tuple[Stratum, Direction], dict[str, Mask]] = {}
     start = -1

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from forecaster.networks.attention import MultiHeadAttention
 from forecaster.probes.facts import Fact
+from forecaster.probes.subject import Attention
 
 # Without types.
 qr, svdvals = cast(Any, torch.linalg.qr), cast(Any, torch.linalg.svdvals)
@@ -27,7 +27,7 @@ def effective_rank(singular: Float[np.ndarray, " d"]) -> float:
     return float(np.exp(-(p * np.log(p)).sum()))
 
 
-def singular_values(module: MultiHeadAttention) -> dict[str, Float[np.ndarray, "N d"]]:
+def singular_values(module: Attention) -> dict[str, Float[np.ndarray, "N d"]]:
     """By head, descending, float64: "qk" of W_Q^h W_K^h^T, what it compares, "vo" of W_V^h W_O^h, what it writes.
 
     Both are D x D of rank d at most: with A = Q R and B = P S, A B^T = Q (R S^T) P^T has the singular values of R S^T.
@@ -38,7 +38,7 @@ def singular_values(module: MultiHeadAttention) -> dict[str, Float[np.ndarray, "
     return {"qk": _product(query, key.mT), "vo": _product(value, output)}
 
 
-def width_facts(layer: int, module: MultiHeadAttention) -> Iterator[Fact]:
+def width_facts(layer: int, module: Attention) -> Iterator[Fact]:
     """Effective ranks and singular values of a layer's heads as rows of head_facts."""
     for name, values_Nd in singular_values(module).items():
         for head, values in enumerate(values_Nd):

@@ -90,6 +90,12 @@ class Task(lightning.LightningModule):
             out.captured,
         )
 
+    def point_losses(
+        self, forecast_BHC: Float[np.ndarray, "B H C"], actual_BHC: Float[np.ndarray, "B H C"]
+    ) -> Float[np.ndarray, "B C"]:
+        """Squared error of the mean, averaged over steps."""
+        return ((forecast_BHC - actual_BHC) ** 2).mean(1)
+
     def losses(self, batch: Batch) -> Float[Tensor, " n"]:
         """Loss of each origin trained on, in scaled units; in training a decoder is told what came before each step."""
         x_BLF, future_BHK, actual_NHC, used_N = batch
