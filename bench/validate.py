@@ -99,7 +99,7 @@ def jobs(size: str, only: str | None) -> Iterator[tuple[str, list[str]]]:
     for experiment, seeds in PLANTED[size].items():
         for seed in range(seeds) if only in (None, experiment) else ():
             folder = KEPT / experiment / str(seed)
-            if _status(folder) == "complete":
+            if status(folder) == "complete":
                 continue
             begun = (folder / "config.yaml").is_file()
             arguments = [f"resume={folder}"] if begun else [f"experiment={experiment}", f"seed={seed}"]
@@ -107,7 +107,8 @@ def jobs(size: str, only: str | None) -> Iterator[tuple[str, list[str]]]:
             yield f"{experiment} {seed}", [sys.executable, str(ROOT / "train.py"), *arguments]
 
 
-def _status(folder: Path) -> str:
+def status(folder: Path) -> str:
+    """How a run ended, as its summary says; nothing where there is none."""
     try:
         return str(json.loads((folder / "summary.json").read_text())["status"])
     except (OSError, ValueError, KeyError):

@@ -1,7 +1,7 @@
 """docs/validation.md from what `bench/validate.py` has kept: every rate with its counts, failures left in."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,13 +184,15 @@ def planted(kept: Path) -> str:
         ]
         with_kind = [sum(any(name == kind for _, _, name in found) for found in functional) for kind in kinds]
         all_kinds = sum(all(any(name == kind for _, _, name in found) for kind in kinds) for found in functional)
-        other = sum(len({place[:2] for place in found if place[2] not in kinds}) for found in functional)
+        others = [{place for place in found if place[2] not in kinds} for found in functional]
+        other = sum(len({place[:2] for place in found}) for found in others)
+        which = Counter(name for found in others for *_, name in found)
         told = "; ".join(f"{kind} {rate(count, len(runs))}" for kind, count in zip(kinds, with_kind, strict=True))
         if len(kinds) > 1:
             told += f"; all of them {rate(all_kinds, len(runs))}"
-        rows.append(
-            (experiment, len(runs), ", ".join(reached) or "nothing to reach", told or "–", rate(other, sum(every)))
-        )
+        strangers = ", ".join(f"{name} {count}" for name, count in which.items())
+        false = rate(other, sum(every)) + (f": {strangers}" if strangers else "")
+        rows.append((experiment, len(runs), ", ".join(reached) or "nothing to reach", told or "–", false))
     if not rows:
         return "No run yet: `make validate` trains them.\n"
     columns = (

@@ -1,0 +1,178 @@
+"""docs/results.md from the runs that `bench/results.py` has kept: what survives which test, with intervals."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from validation_page import rate, table
+
+TITLES = {
+    "sp500": "S&P 500 and NASDAQ, daily",
+    "planted_hourly": "A planted market of hourly bars: r[t+1] = .7 r[t-34] + e, a week of 35 bars",
+}
+COSTLY = 5  # heads shown of those that cost most to lose
+Run = dict[str, Any]
+
+
+def page(kept: Path) -> str:
+    """The whole page; an experiment without runs says so."""
+    parts = ["# What the heads were found to do\n", INTRODUCTION]
+    for experiment, title in TITLES.items():
+        runs = [read(path.parent) for path in sorted(kept.glob(f"{experiment}/*/summary.json"))]
+        runs = [run for run in runs if run["summary"].get("status") == "complete"]
+        parts.append(f"## {title} (`experiment={experiment}`, {len(runs)} seeds)\n")
+        parts += [scores(runs), LABELS, labels(runs), *told(runs), COSTS, costs(runs)] if runs else ["No run yet.\n"]
+    return "\n".join(parts)
+
+
+def read(folder: Path) -> Run:
+    """Summary and tables of a run."""
+    names = ("scores", "heads", "knockouts", "head_nulls")
+    tables = {name: pd.read_csv(folder / f"{name}.csv", keep_default_na=False) for name in names}
+    return {"summary": json.loads((folder / "summary.json").read_text()), **tables}
+
+
+def scores(runs: Sequence[Run]) -> str:
+    """R2 of the network by target and seed."""
+    targets = runs[0]["summary"]["targets"]
+    rows = []
+    for run in runs:
+        asked = run["scores"].query("symbol == 'all' and metric == 'r2' and model == 'attention'").set_index("target")
+        cells = [_interval(asked.loc[target]) for target in targets]
+        gates = [sentence.split(":")[0] for sentence in run["summary"]["gates"] if ": skill (" in sentence]
+        rows.append((run["summary"]["seed"], *cells, ", ".join(gates) or "none"))
+    return table(("seed", *(f"R² {target}" for target in targets), "skill gates open"), rows)
+
+
+def labels(runs: Sequence[Run]) -> str:
+    """By probe: heads that pass everything but the noise null, that pass it too, that are functional."""
+    rows = []
+    for probe in dict.fromkeys(runs[0]["heads"]["probe"]):
+        counts = [_counts(run, probe) for run in runs]
+        every = sum(len(_last(run, probe)) for run in runs)
+        shifted, pattern, functional = (sum(column) for column in zip(*counts, strict=True))
+        if not shifted and not pattern:
+            continue
+        noise = [_threshold(run, probe) for run in runs]
+        kappas = [float(row["kappa"]) for run in runs for _, row in _passing(run, probe).iterrows()]
+        seeds = sum(bool(count[2]) for count in counts)
+        rows.append(
+            (
+                probe,
+                rate(shifted, every),
+                f"{min(kappas):.3f} to {max(kappas):.3f}",
+                f"{min(noise):.3f} to {max(noise):.3f}",
+                rate(pattern, every),
+                f"{functional} in {seeds} of {len(runs)} seeds",
+            )
+        )
+    columns = (
+        "probe",
+        "pattern by shifts or placebo lags",
+        "their kappa",
+        "noise null",
+        "pattern above it",
+        "functional",
+    )
+    return table(columns, rows) if rows else "No head of any seed has a pattern.\n"
+
+
+def told(runs: Sequence[Run]) -> Iterator[str]:
+    """Every functional head with its figures."""
+    rows = []
+    for run in runs:
+        for _, row in run["heads"].query("label == 'functional' and weights == 'raw'").iterrows():
+            rows.append(
+                (
+                    run["summary"]["seed"],
+                    f"{row['layer']}.{row['head']}",
+                    row["probe"],
+                    f"{float(row['kappa']):.3f} [{float(row['low']):.3f}, {float(row['high']):.3f}]",
+                    f"{float(row['odds']):.1f}",
+                    row["targets"],
+                    ", ".join(_costs_of(run, row)),
+                )
+            )
+    if not rows:
+        yield "No head of any seed is functional.\n"
+        return
+    columns = ("seed", "head", "probe", "kappa", "odds", "functional for", "mean-ablation, share of skill")
+    yield "Functional heads:\n"
+    yield table(columns, rows)
+
+
+def costs(runs: Sequence[Run]) -> str:
+    """The heads that cost most to lose, of all seeds, by target with an open gate."""
+    rows = []
+    for run in runs:
+        alone = run["knockouts"].query("kind == 'mean' and skill_share != ''")
+        for target, of in alone.groupby("target", sort=False):
+            share, low = pd.to_numeric(of["skill_share"]), pd.to_numeric(of["low"])
+            best = share.sort_values(ascending=False).index[:COSTLY]
+            shown = [f"{of['layer'][at]}.{of['head'][at]} {share[at]:.1%}{'' if low[at] > 0 else '*'}" for at in best]
+            some = int((low > 0).sum())
+            rows.append((run["summary"]["seed"], target, ", ".join(shown), f"{some} of {len(of)}"))
+    columns = ("seed", "target", f"the {COSTLY} heads that cost most, share of skill", "heads whose loss is seen")
+    return table(columns, rows) if rows else "No skill gate is open: nothing can be lost.\n"
+
+
+def _costs_of(run: Run, head: "pd.Series[Any]") -> Iterator[str]:
+    alone = run["knockouts"].query("kind == 'mean' and skill_share != ''")
+    for _, row in alone[(alone["layer"] == head["layer"]) & (alone["head"] == head["head"])].iterrows():
+        scale = float(row["skill_share"]) / float(row["rise"])
+        low, high = float(row["low"]) * scale, float(row["high"]) * scale
+        yield f"{row['target']} {float(row['skill_share']):.1%} [{low:.1%}, {high:.1%}]"
+
+
+def _interval(row: "pd.Series[Any]") -> str:
+    ends = [row["low"], row["high"]]
+    try:
+        return f"{float(row['value']):.3f} [{', '.join(f'{float(end):.3f}' for end in ends)}]"
+    except ValueError:
+        return f"{row['value']} ({row['low']})"
+
+
+def _last(run: Run, probe: str) -> pd.DataFrame:
+    heads = run["heads"]
+    return heads[(heads["probe"] == probe) & (heads["stratum"] == "last") & (heads["weights"] == "raw")]
+
+
+def _passing(run: Run, probe: str) -> pd.DataFrame:
+    """Heads with a label, or that lack nothing for one but a kappa above the noise null's."""
+    rows = _last(run, probe)
+    return rows[[row["label"] != "none" or _only_noise(row["reason"]) for _, row in rows.iterrows()]]
+
+
+def _only_noise(reason: str) -> bool:
+    """Whether every condition that failed is the noise null's."""
+    failed = [part for part in reason.split("; ") if part.startswith(("raw: ", "norm: "))]
+    conditions = [text for part in failed for text in part.split(": ", 1)[1].split(", ")]
+    return bool(conditions) and all(text.startswith("not above heads trained on noise") for text in conditions)
+
+
+def _counts(run: Run, probe: str) -> tuple[int, int, int]:
+    labelled = _last(run, probe)["label"]
+    return len(_passing(run, probe)), int((labelled != "none").sum()), int((labelled == "functional").sum())
+
+
+def _threshold(run: Run, probe: str) -> float:
+    nulls = run["head_nulls"].query("null == 'noise' and weights == 'raw'")
+    return float(nulls.loc[nulls["probe"] == probe, "kappa"].astype(float).quantile(0.95))
+
+
+INTRODUCTION = """\
+Written by `python bench/results.py`: strict probes, one training a seed and five more on shuffled targets each, on runs
+kept below `build/results/`. What the words mean is in [probes.md](probes.md); how often the probes are wrong, in
+[validation.md](validation.md).
+"""
+LABELS = """\
+Heads by what they pass, over all seeds, with exact binomial intervals of 95 % (heads of one network are not
+independent: take them as too narrow). *Noise null*: lowest and highest 95th percentile, over a run's five trainings on
+shuffled targets, of the largest kappa of any head.
+"""
+COSTS = """\
+What it costs to lose a single head (mean-ablation on test; share of the skill over the naive forecast; `*`: the
+interval includes 0), where the skill gate is open:
+"""
