@@ -120,6 +120,29 @@ def test_split_is_found_on_a_day_that_ends_far_from_where_it_opened() -> None:
     assert (level.row, level.kind, level.ratio) == (60, "split", 0.5)
 
 
+def swinging(seed: int) -> pd.DataFrame:
+    """A walk of 3 % a day, half of its variance over the night."""
+    rng = np.random.default_rng(seed)
+    bars = daily()
+    night, day = (rng.normal(0, 0.03 / np.sqrt(2), len(bars)) for _ in range(2))
+    close = 80 * np.exp(np.cumsum(night + day))
+    bars = bars.assign(open=close / np.exp(day), close=close)
+    bars["high"] = bars[["open", "close"]].max(axis=1) * 1.01
+    bars["low"] = bars[["open", "close"]].min(axis=1) / 1.01
+    return bars
+
+
+@pytest.mark.parametrize("ratio", [2 / 3, 3 / 2, 1 / 2])
+def test_no_split_of_a_swinging_stock_is_passed_over_in_silence(ratio: float) -> None:
+    # Over a night of 2.1 % one open in six lies more than 3 % from the ratio: below 2:1 such a split is only told.
+    kinds = [
+        [level.kind for level in levels(split(swinging(seed), 60, ratio), daily=True) if level.row == 60]
+        for seed in range(60)
+    ]
+    assert [] not in kinds
+    assert sum(kind == ["split"] for kind in kinds) >= (60 if ratio == 1 / 2 else 45)
+
+
 @pytest.mark.parametrize("ratio", [3 / 4, 4 / 5, 5 / 4])
 def test_small_split_is_possible_and_told(ratio: float) -> None:
     assert [level.kind for level in levels(split(daily(seed=3), 60, ratio), daily=True)] == ["possible_split"]

@@ -378,3 +378,47 @@ def test_when_a_line_is_prose_then_it_is_no_header():
     assert not is_header(["Daily prices", "Open", ""])
     assert is_header(["Date", "Close"])
     assert normal(" Gmt time ") == "gmttime"
+
+
+OHLCV = ("Open", "High", "Low", "Close", "Volume")
+
+
+@pytest.mark.parametrize("copy", ["{}.1", "{}_1", "{} 1", "{}_duplicated_0"])
+def test_second_symbol_beside_the_first_is_not_passed_over(tmp_path: Path, copy: str) -> None:
+    header = ",".join(["Date", *OHLCV, *(copy.format(name) for name in OHLCV)])
+    told = refused(tmp_path, f"{header}\n2024-01-02,10,12,9,11,100,20,22,19,21,100\n")
+    assert copy.format("Close") in told
+    assert "several symbols stand side by side" in told
+
+
+@pytest.mark.parametrize("name", ["AAA.{}", "Bid {}", "{}_AAA", "mid_{}"])
+@pytest.mark.parametrize("layout", [None, "wide"])
+def test_prices_under_longer_names_are_refused_with_the_option_that_reads_them(
+    tmp_path: Path, name: str, layout: str | None
+) -> None:
+    # As closes of the symbols AAA.Open and AAA.Volume they would train in silence.
+    theirs = {one.lower(): name.format(one) for one in OHLCV}
+    text = f"Date,{','.join(theirs.values())}\n2024-01-02,10,12,9,11,100\n"
+    told = refused(tmp_path, text, layout=layout)
+    pairs = ", ".join(f'{ours}: "{one}"' for ours, one in theirs.items())
+    assert told.endswith(f"name them, as 'source.columns={{{pairs}}}'")
+    assert ("leave out source.layout=wide" in told) == (layout == "wide")
+    assert rows(take(tmp_path, text, columns=theirs)) == ONE
+
+
+def test_prices_of_several_symbols_under_longer_names_are_refused(tmp_path: Path) -> None:
+    names = [f"{one} {symbol}" for symbol in ("AAA", "BBB") for one in OHLCV[:4]]
+    told = refused(tmp_path, f"Date,{','.join(names)}\n2024-01-02,10,12,9,11,20,22,19,21\n")
+    assert "prices of several kinds or symbols" in told
+
+
+def test_splits_that_only_adj_close_takes_out_are_told_for_the_volumes(tmp_path: Path) -> None:
+    header = "Symbol,Date,Open,High,Low,Close,Adj Close,Volume\n"
+    split = "AAA,2024-01-02,100,100,100,100,10,5\nBBB,2024-01-02,7,7,7,7,6.8,5\n"
+    after = "AAA,2024-01-03,10,10,10,10,10,50\nBBB,2024-01-03,7,7,7,7,7,5\n"
+    raw = take(tmp_path, header + split + after)
+    assert raw.frame["close"].tolist() == [10, 6.8, 10, 7]
+    [(symbol, _, kind, detail, _)] = raw.notes
+    assert (symbol, kind) == ("AAA", "adj_close")
+    assert "takes out: 1, first" in detail
+    assert "line 4" in detail

@@ -83,7 +83,7 @@ def _stopped(report: Sequence[pd.DataFrame], where: str) -> pd.DataFrame:
         return quality
     told = [
         # The place stands in front of all already.
-        f"{symbol}{'' if pd.isna(time) else ' ' + written(time)} {kind}: {detail.removeprefix(f'{where} ')}"
+        f"{symbol}{'' if pd.isna(time) else ' ' + written(time)} {kind}: {detail.removeprefix(f'{where} ')}".lstrip()
         for symbol, time, kind, detail, _ in stops[:NAMED].itertuples(index=False, name=None)
     ]
     if more := len(stops) - NAMED if len(stops) > NAMED else 0:

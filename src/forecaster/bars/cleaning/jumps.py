@@ -31,9 +31,9 @@ SIGMA_FLOOR: Final = 0.003
 CLOSED_SIGMA: Final = 0.04  # the most that a night or a gap in the bars widens it to
 PEERS: Final = 21  # bars before that say what is usual, and least of them
 LEAST_PEERS: Final = 5
-# In logs: how near the open must come to the ratio, and the close; half of it below 2:1, where falls that are true are
-# common, and the close no farther than CALM. At 3:2 the next ratio lies .12 away, at 6:1 .15; a true fall of 40 % is
-# .10 from 3:2.
+# In logs: how near the open must come to the ratio, and the close. Below 2:1, where falls that are true are common, the
+# close no farther than CALM, and an open farther than half of it leaves the split possible. At 3:2 the next ratio lies
+# .12 away, at 6:1 .15; a true fall of 40 % is .10 from 3:2.
 NEAR_OPEN: Final = (0.02, 0.06)
 NEAR_CLOSE: Final = (0.04, 0.25)
 CALM: Final = 0.08
@@ -166,14 +166,15 @@ def _level(
     # Where it opened is nearer to the ratio than where a day has carried it.
     ratio = min((r for n in RATIOS for r in (float(n), 1 / n)), key=lambda r: abs(np.log(gap / r)))
     size = abs(np.log(ratio))
-    share, farthest = (0.5, CALM) if size < np.log(2) else (1.0, NEAR_CLOSE[1])
-    near = abs(np.log(gap / ratio)) <= share * np.clip(3 * sigma, *NEAR_OPEN)
-    near = near and abs(np.log(seen / ratio)) <= share * np.clip(4 * sigma, NEAR_CLOSE[0], farthest)
+    farthest = CALM if size < np.log(2) else NEAR_CLOSE[1]
+    off, tolerance = abs(np.log(gap / ratio)), np.clip(3 * sigma, *NEAR_OPEN)
+    near = off <= tolerance and abs(np.log(seen / ratio)) <= np.clip(4 * sigma, NEAR_CLOSE[0], farthest)
     if near and size >= 8 * sigma and not _crash(bars, waits, row, ratio, daily):
         shares = _shares(bars, row, ratio)
+        nearest = size >= np.log(2) or off <= tolerance / 2
         if size < np.log(SURE):
-            return None if alone else Level(row, ratio, "possible_split", shares, seen)
-        if alone and not shares and size < np.log(CLOSES_ALONE):
+            return None if alone or not nearest else Level(row, ratio, "possible_split", shares, seen)
+        if not nearest or (alone and not shares and size < np.log(CLOSES_ALONE)):
             return Level(row, ratio, "possible_split", shares, seen)
         unit = min(abs(np.log(ratio) - np.log(u)) for unit in UNITS[1:] for u in (unit, 1 / unit)) < 1e-9
         return Level(row, ratio, "unit_switch" if unit and not shares else "split", shares, seen)

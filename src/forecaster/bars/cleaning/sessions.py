@@ -5,9 +5,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from forecaster.bars.calendar import Calendar, fitting
+from forecaster.bars.calendar import Calendar
 from forecaster.bars.cleaning.policy import Policy, Step, told, told_once, written
 from forecaster.bars.contract import NUMBERS, PRICES, quality_report, symbol_bounds
+from forecaster.bars.matching import fitting
 from forecaster.errors import DataError
 
 SEVEN_DAYS: Final = 0.15  # share of bars at weekends: 2/7 where markets never close, 1/24 at most in a forex week

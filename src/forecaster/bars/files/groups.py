@@ -1,8 +1,8 @@
 """The bars in one symbol's columns of a file, or in those of the whole table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ from forecaster.bars.files.tables import Table
 pa = cast(Any, pyarrow)  # without types
 
 Unread = tuple[int, str, str]  # row, column, text
+# From one bar to the next Adj Close over Close changes by a dividend's share of the price; above 3:2 it is a split.
+STEP: Final = np.log(1.4)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ def bars_of(
     else:
         keep = asked[codes]
     rows = np.flatnonzero(keep)
-    values, adjusted = _on_one_basis(values, rows, symbol, notes, place)
+    values, adjusted, factor = _on_one_basis(values, rows, symbol, notes, place)
+    if adjusted and "volume" in columns:
+        notes += _splits_taken_out(factor, rows, codes, names, place)
     unread = [whole[row] for row in whole if keep[row]]
     for column in columns.values():
         name = shown(table, column)
@@ -104,10 +108,14 @@ def _one_volume(
 
 def _on_one_basis(
     values: dict[str, Float[np.ndarray, " R"]], rows: Int[np.ndarray, " N"], symbol: str, notes: list[Row], place: Place
-) -> tuple[dict[str, Float[np.ndarray, " R"]], bool]:
-    """All prices scaled by Adj Close over Close, if there is one wherever there is a close; else as given."""
+) -> tuple[dict[str, Float[np.ndarray, " R"]], bool, Float[np.ndarray, " R"]]:
+    """All prices scaled by Adj Close over Close, if there is one wherever there is a close; else as given.
+
+    Whether they were, and the factors.
+    """
+    given = (values, False, np.ones(len(values["close"])))
     if "adjusted" not in values:
-        return values, False
+        return given
     close, adjusted = values["close"], values["adjusted"]
     needed = np.zeros(len(close), dtype=bool)
     needed[rows] = close[rows] > 0
@@ -115,13 +123,31 @@ def _on_one_basis(
     if missing.any():
         where = f"{int(missing.sum())} of {len(rows)} rows, first {place(int(missing.argmax()))}"
         notes.append((symbol, pd.NaT, "adj_close", f"no usable Adj Close on {where}", "left out: prices as given"))
-        return values, False
+        return given
     # A close that is no price scales nothing: the row is reported as it stands.
     factor = np.divide(adjusted, close, out=np.ones(len(close)), where=needed)
     scaled = {price: values[price] * factor for price in PRICES if price in values}
     # Exactly the file's number, not Close times a rounded quotient.
     scaled["close"] = np.where(needed, adjusted, close)
-    return {**values, **scaled}, True
+    return {**values, **scaled}, True, factor
+
+
+def _splits_taken_out(
+    factor: Float[np.ndarray, " R"],
+    rows: Int[np.ndarray, " N"],
+    codes: Int[np.ndarray, " R"],
+    names: tuple[str, ...],
+    place: Place,
+) -> Iterator[Row]:
+    """A note for each symbol whose factor steps by more than a dividend: volumes are of the shares of their day."""
+    ordered = rows[np.argsort(codes[rows], kind="stable")]
+    steps = np.abs(np.diff(np.log(factor[ordered]))) >= STEP
+    of = codes[ordered[1:]]
+    steps &= of == codes[ordered[:-1]]
+    for code in np.unique(of[steps]).tolist():
+        found = ordered[1:][steps & (of == code)]
+        detail = f"splits in Close that Adj Close takes out: {len(found)}, first {place(int(found[0]))}"
+        yield names[code], pd.NaT, "adj_close", f"{detail}: volumes may count the shares of their day", "told"
 
 
 def shown(table: Table, column: int) -> str:

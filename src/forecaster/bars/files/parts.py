@@ -12,7 +12,7 @@ import pyarrow.compute
 from jaxtyping import Float, Int
 
 from forecaster.bars.contract import NUMBERS, PRICES, Row
-from forecaster.bars.files import columnar, numbers, stamps, tables
+from forecaster.bars.files import columnar, decorated, numbers, stamps, tables
 from forecaster.bars.files.cells import fields_of
 from forecaster.bars.files.groups import Unread, bars_of, cell_text, shown
 from forecaster.bars.files.layouts import Group, Layout, long, per_ticker, role, short, wide
@@ -126,6 +126,8 @@ def part(path: Path, name: str, reading: Reading) -> Part:
 
 
 def _layout(table: Table, symbol: str, reading: Reading) -> Layout:
+    if table.tickers is None:
+        decorated.check(table.header, reading.columns, reading.wide, table.about)
     if reading.wide:
         if table.tickers is not None:
             raise DataError(f"{table.about}: prices and tickers above each other: leave out source.layout=wide")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from forecaster.bars.files import decorated
 from forecaster.bars.files.cells import Text, cells_of, fields_of, lines_of
 from forecaster.bars.files.layouts import is_header, is_wide_header, listed, normal, role, short, two_levels
 from forecaster.bars.files.unpack import Note, decoded, unpacked
@@ -138,6 +139,7 @@ def _no_table(lines: list[str], name: str, sep: str) -> DataError:
             "add one on top, such as Date,Open,High,Low,Close,Volume"
         )
     if is_wide_header(cells):
+        decorated.check(cells, {}, False, f"{name} line {number + 1}")
         several = "if each column holds the closes of one symbol, give source.layout=wide"
         one = f"name it, as source.columns={{close: {short(cells[-1])}}}, or give source.layout=wide"
         found = f"{name} line {number + 1}: no column Close; found {listed(cells)}"
