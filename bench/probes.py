@@ -1,23 +1,25 @@
 """Memory and time of the probe pass: `python bench/probes.py [memory|time]`, each size in a process of its own.
 
 memory: what the pass holds beyond what it began with, for more and more windows, from more symbols and from longer
-series. time: processor time of the pass against the network's plain forward pass on the same windows, best of several.
+series. time: processor time of the passes that look, against the network's plain forward pass (PyTorch's fused kernel)
+on the same windows, one thread: median over rounds of the ratio within a round, beside what is asked of it.
 """
 
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import numpy as np
 import torch
 from panel import Peak, resident
 
 from forecaster.networks.choice import Shape, network
-from forecaster.probes.capture import batches, evaluating, forecast, looks
+from forecaster.probes.capture import batches, forecast, looks
 from forecaster.probes.standard import standard
 from forecaster.probes.survey import survey
-from forecaster.probes.tiles import LagSums
+from forecaster.probes.tiles import LagSums, by_lag
 from forecaster.training.task import Recipe, Task
 from forecaster.windows import scaling
 from forecaster.windows.features import FEATURES
@@ -26,7 +28,8 @@ from forecaster.windows.panel import Panel
 WIDTH, HEADS, LAYERS = 64, 8, 2
 MEMORY = ((1, 1_000), (10, 1_000), (100, 1_000), (1, 10_000), (1, 100_000))  # symbols, windows of each
 TIMES = ((64, 2048), (256, 256), (1024, 32))  # bars of a window, windows
-REPEATS = 5
+LAST_BAR, EVERY = 1.2, {64: 1.0, 256: 1.3, 1024: 1.9}  # multiples of the plain pass, at most, by window
+REPEATS = 7
 
 
 def made(symbols: int, windows: int, length: int) -> Panel:
@@ -102,46 +105,58 @@ def memory(symbols: int, windows: int) -> None:
     )
 
 
-def best(work: Callable[[], object]) -> float:
-    """Least processor time of several runs, in seconds."""
-    work()
-    taken: list[float] = []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return min(taken)
+def ratios(plain: Callable[[], object], works: list[Callable[[], object]]) -> tuple[float, list[float]]:
+    """Median processor time of the plain pass in seconds, and of each work as a multiple of the plain pass before it.
+
+    One after the other in every round: what else the machine does meets all of them.
+    """
+    taken: list[list[float]] = []
+    for _ in range(REPEATS + 1):
+        taken.append([])
+        for work in (plain, *works):
+            start = time.process_time()
+            work()
+            taken[-1].append(time.process_time() - start)
+    rounds = np.array(taken[1:])  # the first one warms up
+    return float(np.median(rounds[:, 0])), np.median(rounds[:, 1:] / rounds[:, :1], axis=0).tolist()
 
 
 def times(length: int, windows: int) -> None:
-    """One row: the plain pass in ms, and as multiples of it the passes that look."""
+    """One row: the plain pass in ms, and as multiples of it what looks at the last bar's query and at all of them.
+
+    all queries: the forward pass that gives every layer's sums of attention by lag besides; its last layer computes one
+    query only, as it does in the plain pass. both: with the last bar's attention of all layers, raw and norm-weighted.
+    """
     panel = made(1, windows, length)
     task, origins = task_for(panel, length), origins_of(panel, length)
     probes = standard(panel, origins, length)
 
     def plain() -> None:
         for part in batches(len(origins)):
-            with evaluating(task):
-                forecast(task, panel, origins[part], length)
+            forecast(task, panel, origins[part], length)
 
     def last() -> None:
         for _ in looks(task, panel, origins, length, last_only=True):
             pass
 
     def every() -> None:
+        with ExitStack() as stack:
+            for layer in range(LAYERS - 1):
+                stack.enter_context(by_lag(task.headed.attention(layer), LagSums(HEADS, length)))
+            plain()
+
+    def both() -> None:
         sums = {layer: LagSums(HEADS, length) for layer in range(LAYERS - 1)}
         for _ in looks(task, panel, origins, length, last_only=True, every=sums):
             pass
 
-    def kappas() -> None:
-        survey(task, panel, origins, length, probes, lambda _: None, whole=False)
-
     def whole() -> None:
         survey(task, panel, origins, length, probes, lambda _: None)
 
-    fused = best(plain)
-    ratios = [best(work) / fused for work in (last, every, kappas, whole)]
-    print(f"{length:>6} {windows:>8} {1e3 * fused:>9.0f} " + " ".join(f"{ratio:>9.2f}" for ratio in ratios), flush=True)
+    fused, found = ratios(plain, [last, every, both, whole])
+    asked = (LAST_BAR, EVERY[length])
+    told = [f"{ratio:.2f} (at most {most:.1f})" for ratio, most in zip(found[:2], asked, strict=True)]
+    print(f"{length:>6} {windows:>8} {1e3 * fused:>9.0f} {told[0]:>20} {told[1]:>20} {found[2]:>6.2f} {found[3]:>7.2f}")
 
 
 def main() -> None:
@@ -153,7 +168,7 @@ def main() -> None:
     wanted = sys.argv[1:] or ["memory", "time"]
     titles = {
         "memory": f"{'windows':>9} {'symbols':>8} {'panel MB':>9} {'pass MB':>9} {'cpu s':>9}",
-        "time": "window  windows  plain ms  last bar     every    kappas    survey",
+        "time": f"window  windows  plain ms {'last bar':>20} {'all queries':>20}   both  survey",
     }
     for name, sizes in (("memory", MEMORY), ("time", TIMES)):
         if name in wanted:

@@ -27,7 +27,6 @@ PLANTED = {  # experiment -> seeds
         "planted_volume": 5,
         "planted_trend": 5,
         "planted_several": 5,
-        "planted_hourly": 5,
         "planted_noise": 20,
     },
 }

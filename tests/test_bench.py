@@ -1,4 +1,4 @@
-"""What bench/train.py counts and writes; nothing here measures."""
+"""What bench/train.py counts and writes, and that bench/panel.py runs; nothing here measures."""
 
 import importlib
 import sys
@@ -140,3 +140,33 @@ def test_when_a_table_is_written_and_read_then_its_parts_are_those_of_each_symbo
     assert frame["bar"].tolist() == [0, 1, 2, 0, 1, 2, 3]
     assert frame["b"].tolist() == (-y).tolist()
     assert table.first(1).frame().equals(frame[:3])
+
+
+@pytest.mark.parametrize("in_memory_gb", [float("inf"), 0.0])
+def test_when_a_panel_is_measured_then_every_figure_is_one(bench, monkeypatch, in_memory_gb):
+    panel = bench("panel")
+    monkeypatch.setattr(panel, "BARS", 300)
+    found = panel.measured(3, in_memory_gb)
+    assert tuple(found) == panel.FIELDS
+    assert found["symbols"] == 3
+    assert all(measured >= 0 for measured in found.values())
+    assert found["panel GB"] > 0
+
+
+def test_when_only_the_noise_null_fails_a_head_then_results_count_it_before_that_null_and_not_after(bench):
+    page = bench("results_page")
+    noise = "not above heads trained on noise (kappa 0.415)"
+    reasons = [
+        f"raw: {noise}; norm: {noise}; partial mass 0.010: mostly bars of other probes",
+        f"raw: {noise}; norm: kappa 0.046 under 0.05, {noise}",
+        "raw: q 0.200 over 0.05; norm: q 0.300 over 0.05",
+        "pattern, functional: return: mean-ablation +0.02",
+    ]
+    heads = page.pd.DataFrame({"layer": 0, "head": range(4), "probe": "large_move", "reason": reasons})
+    heads = heads.assign(stratum="last", weights="raw", kappa="0.14", label=["none", "none", "none", "functional"])
+    nulls = page.pd.DataFrame({"null": "noise", "probe": "large_move", "weights": "raw", "kappa": ["0.40", "0.42"]})
+    run = {"heads": heads, "head_nulls": nulls, "summary": {"seed": 0}}
+    assert page._counts(run, "large_move") == (2, 1, 1)
+    row = page.labels([run]).splitlines()[-1]
+    assert row.startswith("| large_move | 2 of 4 (50.0%, 6.8% to 93.2%) | 0.140 to 0.140 | 0.419 to 0.419 | 1 of 4 ")
+    assert row.endswith("| 1 in 1 of 1 seeds |")

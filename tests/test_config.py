@@ -268,7 +268,7 @@ def test_what_a_run_was_trained_with_does_not_change(saved: Path, override: str)
 
 def test_a_trained_run_can_be_probed_otherwise(saved: Path) -> None:
     assert load(saved, ["probes=strict", "probes.random_inits=3"]).probes == Probes(
-        enabled=True, causal=True, random_inits=3, noise_seeds=5
+        enabled=True, causal=True, random_inits=3, noise_seeds=5, pruning=True, drift=True
     )
 
 

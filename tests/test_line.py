@@ -24,6 +24,7 @@ from forecaster.forecasts import frame
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["experiment=smoke", "source.bars=700", "trainer.max_epochs=1"]
+DRIFT = ("drift", "drift_tests", "attention_distance")
 RESULTS = ("scores.csv", "tests.csv", "heads.csv", "head_facts.csv", "knockouts.csv", "lag_profiles.csv")
 
 
@@ -60,7 +61,7 @@ def test_every_file_of_a_run_is_there_and_parses(trained: Path) -> None:
     assert set(summary["timings"]) >= {"training", "scores", "probes", "report"}
     assert 0.3 < summary["attainable_r2"] < 0.6  # .49 in the long run
     tables = run.read_tables(trained)
-    assert set(tables) == set(run.TABLES)
+    assert set(tables) == set(run.TABLES) - {*DRIFT, "importance", "pruning"}  # what the default probes leave out
     forecasts = frame.read(trained / "forecasts.parquet")
     assert tuple(forecasts.columns) == frame.FRAME_COLUMNS
     assert forecasts["origin"].min() > pd.Timestamp(summary["validation_end"])
@@ -95,6 +96,50 @@ def test_probe_and_evaluate_in_a_new_process_reproduce_the_runs_own_tables(copy:
         done = command(verb, f"run={copy}")
         assert done.returncode == 0, done.stderr
     assert {name: (copy / name).read_bytes() for name in before} == before
+
+
+def test_heads_of_a_run_are_told_in_words_without_torch(trained: Path) -> None:
+    program = (
+        "import sys; from forecaster.cli import main\ntry:\n    main()\nfinally:\n    assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "heads", f"run={trained}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    general, *heads = done.stdout.strip().split("\n\n")
+    assert general.startswith("smoke: 8 heads, ")
+    assert len(heads) == 8
+    assert all("By lag: most at" in head.replace("\n", " ") for head in heads)
+    assert "Whether they change over the years was not tested" in general.replace("\n", " ")
+
+
+def test_a_run_that_was_not_probed_has_no_heads_to_tell_of(copy: Path) -> None:
+    (copy / "heads.csv").unlink()
+    summary = json.loads((copy / "summary.json").read_text())
+    del summary["gates"]
+    (copy / "summary.json").write_text(json.dumps(summary))
+    done = command("heads", "run=copy", cwd=copy.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("error: copy has not been probed (in the command line); forecaster probe run=DIR does it\n")
+    (copy / "summary.json").write_text(json.dumps({**summary, "gates": ["gru has no attention heads to probe"]}))
+    done = command("heads", "run=copy", cwd=copy.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "copy: gru has no attention heads to probe\n"
+
+
+def test_heads_are_followed_over_the_years_where_asked(copy: Path) -> None:
+    done = line.probe(copy, ["probes.drift=true"])
+    assert done.parent == copy
+    tables = run.read_tables(done)
+    assert set(DRIFT) <= set(tables)
+    assert set(tables["drift"]["part"]) == {"train", "validation", "test"}
+    assert tables["drift"]["period"].astype(str).str.fullmatch(r"\d{4}-\d{2}").all()  # 700 sessions: by month
+    page = (done / "report.html").read_text()
+    assert "A day&#39;s attention" in page
+    assert "A day&#39;s attention" not in (copy / "report.html").read_text()
+    again = line.probe(copy, ["probes.drift=true"])
+    for name in DRIFT:
+        assert (again / f"{name}.csv").read_bytes() == (done / f"{name}.csv").read_bytes()
 
 
 def test_evaluate_on_other_bars_leaves_the_run_alone(copy: Path) -> None:

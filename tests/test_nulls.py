@@ -1,14 +1,23 @@
 """Runs with the probes' nulls: from the configuration to the tables."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from forecaster import line, run
+from forecaster import line, nulls, run
+from forecaster.bars import planted
 from forecaster.compose import configured
+from forecaster.prepare import prepare
+from forecaster.probes.noise import shuffled
+from forecaster.training import checkpoints
+from forecaster.training.task import Task
+from forecaster.windows import datamodule
 
 SMALL = ["experiment=smoke", "trainer.max_epochs=1", "source.bars=700", "model.width=8", "model.heads=2"]
 
@@ -40,6 +49,34 @@ def test_when_the_bars_are_others_then_no_noise_is_trained(probed: Path):
     again = ["source.seed=5", "probes=strict", "probes.random_inits=1", "probes.noise_seeds=2"]
     nulls = run.read_tables(line.probe(probed, again))["head_nulls"]
     assert set(nulls["null"]) == {"random"}
+
+
+@pytest.mark.parametrize("origins", ["last", "all"])
+def test_when_noise_is_trained_then_on_every_shuffled_target_once_and_on_no_other(
+    origins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = configured([*SMALL, "probes=strict", f"data.origins={origins}", "model.causal=true"])
+    bars = planted.load("noise", 500, 1, symbols=2)
+    second = bars.frame.index[bars.frame["symbol"] == bars.frame["symbol"].iloc[-1]]
+    late = replace(bars, frame=bars.frame.drop(second[:200]).reset_index(drop=True))  # some dates have one symbol only
+    made = prepare(config, late, tmp_path)
+    run.begin(tmp_path / "run", "")
+    run.update_summary(tmp_path / "run", best_epoch=1)
+    seen: list[np.ndarray] = []
+
+    def fit(task: Task, bars: datamodule.Bars, folder: Path, *_: Any, **__: Any) -> None:
+        seen.extend(targets[used].flatten().numpy() for _, _, targets, used in bars.train_dataloader())
+        (folder / "checkpoints").mkdir()
+        torch.save({"state_dict": task.state_dict()}, folder / checkpoints.LAST)
+
+    monkeypatch.setattr(nulls, "fit", fit)
+    monkeypatch.setattr(checkpoints, "load", lambda path: torch.load(path))
+    targets = shuffled(made.panel, made.split.train, made.length, 3)
+    nulls.networks(made, tmp_path / "run", print).fit(targets, 3)
+    expected = targets[made.split.train].astype(np.float32).reshape(len(made.split.train), -1)
+    expected = expected[np.isfinite(expected).all(axis=1)]
+    assert 0 < len(expected) < len(made.split.train)
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.sort(expected.flatten()))
 
 
 def test_when_fast_then_there_are_patterns_and_no_causal_tests(probed: Path):

@@ -24,6 +24,8 @@ VERBS = {
     "bars": "prints a source's quality report (quality=NAME.csv writes it); trains nothing",
     "evaluate": "scores a trained run, on its own bars or on others (source=...)",
     "probe": "probes the attention heads of a trained run",
+    "prune": "a smaller run without the heads that matter least: share=.25 of them, or loss=1% of skill",
+    "heads": "tells of each head of a probed run, in words, what it looks at and what it is worth",
     "predict": "forecasts the bars to come; run=DIR,DIR2 averages several runs",
     "budget": "what heads cost: --width D --heads N,N [--layers N], or experiment=NAME",
     "compare": "runs or a sweep side by side, with tests: compare DIR... [against=GROUP]",
@@ -169,11 +171,15 @@ def _verb(arguments: Sequence[str]) -> int:
         return verbs.compare(rest)
     if verb == "budget":
         return verbs.budget(rest)
+    if verb == "prune":
+        return verbs.prune(rest)
     if verb not in VERBS:
         close = get_close_matches(verb, VERBS, 1, 0.7)
         meant = f"did you mean {close[0]}? Choose" if close else "choose"
         raise ConfigError(f"{verb} is not a verb (in {TYPED}); {meant} one of {', '.join(VERBS)}")
     directories, overrides = _runs(verb, rest)
+    if verb == "heads":
+        return verbs.heads(directories[0], overrides)
     if verb == "report" and overrides:
         raise ConfigError(f"{overrides[0]} changes no report (in {TYPED}); write forecaster report run=DIR")
     for directory in directories:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
 
@@ -14,6 +15,7 @@ from forecaster.explain import TYPED, display, within
 from forecaster.forecasts import frame
 from forecaster.forecasts.compare import Scored, by_run, compare, same_parameters
 from forecaster.probes import across
+from forecaster.probes.pruning import BOUND, removable
 from forecaster.report.comparison import comparison_page, comparison_text
 from forecaster.report.values import NETWORKS
 
@@ -57,6 +59,7 @@ def compared(names: Sequence[str], against: str | None) -> tuple[str, Path]:
     target = Path(names[0]) if len(names) == 1 else Path("outputs") / f"compare-{time.strftime('%Y-%m-%d_%H-%M-%S')}"
     told = [] if same_parameters(runs, WITHIN) else [f"Parameter counts differ by more than {WITHIN:.0%}."]
     told += [f"{display(path)} is left out: {reason}." for path, reason in left_out]
+    told += _removable(directories, runs)
     run.write_table(target, TABLE, table)
     run.write_table(target, ROLES, roles)
     run.write_table(target, WEEKS, weeks)
@@ -72,6 +75,9 @@ def _scored(directories: Sequence[Path]) -> tuple[list[Scored], list[tuple[Path,
         raise DataError(f"compare: none of {len(directories)} runs is complete: wait for them, or run them again")
     written = {path: OmegaConf.structured(compose.load(path / run.CONFIG)) for path in complete}
     flat = {path: _flat(OmegaConf.to_container(config)) for path, config in written.items()}
+    for path, values in flat.items():
+        values["pruned"] = summaries[path].get("pruned", "no")
+        values["init"] = values["init"] is not None  # each seed begins with a run of its own
     every = {key for values in flat.values() for key in values}
     keys = sorted(key for key in every if not any(within(key, part) for part in NOT_A_GROUP))
     differing = [key for key in keys if len({str(values.get(key)) for values in flat.values()}) > 1]
@@ -82,7 +88,8 @@ def _scored(directories: Sequence[Path]) -> tuple[list[Scored], list[tuple[Path,
         mine = forecasts[forecasts["model"] == model].reset_index(drop=True)
         summary = summaries[path]
         seed, parameters = cast(int, summary["seed"]), cast(int, summary["parameters"])
-        chosen_by = float(run.read_tables(path)["history"]["validation_loss"].min())
+        history = run.read_tables(path).get("history")  # a pruned run has none
+        chosen_by = float("nan") if history is None else float(history["validation_loss"].min())
         runs.append(Scored(_label(flat[path], differing), str(model), seed, parameters, chosen_by, mine))
     return runs, left_out
 
@@ -123,6 +130,29 @@ def _ranks(directories: Sequence[Path], runs: Sequence[Scored]) -> pd.DataFrame:
         ]
     ranks = pd.DataFrame(rows, columns=["group", "rank", "value"])
     return ranks.groupby(["group", "rank"])["value"].mean().unstack("rank").reset_index()
+
+
+def _removable(directories: Sequence[Path], runs: Sequence[Scored]) -> list[str]:
+    """Of each group the share of heads that can go at 1 % of skill, over the runs with a curve and a headline."""
+    shares: dict[str, list[tuple[float, float]]] = {}
+    complete = [path for path in directories if _done(run.read_summary(path))]
+    for path, one in zip(complete, runs, strict=True):
+        curve = run.read_tables(path).get("pruning")
+        ours, lot = (
+            ({}, {}) if curve is None else (removable(curve, order, "test") for order in ("importance", "random"))
+        )
+        if curve is not None and ours and lot:
+            count = float(curve["removed"].max())
+            shares.setdefault(one.group, []).append((ours[None] / count, float(np.median(list(lot.values()))) / count))
+    sentences: list[str] = []
+    for group, found in shares.items():
+        mean, spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) if len(found) > 1 else (np.nan, np.nan)
+        ranked, drawn = (f"{m:.0%} ± {s:.0%}" if s == s else f"{m:.0%}" for m, s in zip(mean, spread, strict=True))
+        seeds = f"{len(found)} run{'' if len(found) == 1 else 's'}"
+        sentences.append(
+            f"Heads removable at {BOUND:.0%} of skill, {group}: {ranked} by importance, {drawn} by lot ({seeds})."
+        )
+    return sentences
 
 
 def _across(directories: Sequence[Path], runs: Sequence[Scored]) -> tuple[pd.DataFrame, pd.DataFrame]:

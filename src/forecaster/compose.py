@@ -25,7 +25,7 @@ from forecaster.sources import SOURCES, shown
 
 # What a run was trained with: the verbs that start from a trained run can't change it.
 RUNTIME = ("data.in_memory_gb", "trainer.threads")  # these change no number
-TRAINED = ("experiment", "experiment_name", "seed", "data", "split", "model", "trainer", "logger")
+TRAINED = ("experiment", "experiment_name", "seed", "init", "data", "split", "model", "trainer", "logger")
 MAPPINGS = ("source.columns",)  # keys whose value is a map
 # Hydra, Optuna and Ray call by name what stands under these keys: a file from elsewhere may name only these.
 CALLED = ("_target_", "()", "class", "factory", "custom_search_space", "worker_process_setup_hook", "py_executable")

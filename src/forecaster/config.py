@@ -14,6 +14,7 @@ TARGETS = ("return", "volatility", "volume")
 BASELINES = ("persistence", "zero", "mean", "seasonal", "ewma", "har")
 ENCODERS = ("attention", "single_head", "attention_free")
 KINDS = ("attention", "encoder_decoder", "single_head", "attention_free", "lstm", "gru", "dlinear")
+HEADED = ("attention", "encoder_decoder", "single_head")  # kinds with attention heads
 POOLINGS = ("last", "mean", "attention")
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "lag", "none")
 ORIGINS = ("last", "all")
@@ -105,13 +106,16 @@ class Probes:
     """Whether heads are probed after training; `forecaster probe` does so whatever stands here.
 
     causal: whether the tests that a functional head must pass are made. random_inits: untrained networks to compare
-    with. noise_seeds: networks trained on shuffled targets, whose heads a pattern must be above.
+    with. noise_seeds: networks trained on shuffled targets, whose heads a pattern must be above. drift: whether heads
+    are followed over the years, on the windows of all parts. pruning: whether heads are removed, in several orders.
     """
 
     enabled: bool
-    causal: bool = True  # these three: what runs of 0.1.0, which don't say them, were probed with
+    causal: bool = True  # these five: what runs of 0.1.0, which don't say them, were probed with
     random_inits: int = 0
     noise_seeds: int = 0
+    drift: bool = False
+    pruning: bool = False
 
 
 @dataclass(kw_only=True)
@@ -123,10 +127,11 @@ class Logger:
 
 @dataclass(kw_only=True)
 class Config:
-    """One run."""
+    """One run. init: a run whose best weights and heads the training begins with (null: drawn from the seed)."""
 
     seed: int
     experiment_name: str
+    init: str | None = None
     source: Source
     data: Data
     split: Split

@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import Logger
 
 from forecaster import compose, run
 from forecaster.bars import store
+from forecaster.beginning import begin
 from forecaster.config import Config, Trainer
 from forecaster.errors import DivergedError
 from forecaster.prepare import Line, description, prepare, versions
@@ -36,6 +37,7 @@ def follow() -> None:
         config = compose.load(directory / run.CONFIG)
         with tempfile.TemporaryDirectory() as folder:
             line = prepare(config, store.kept(directory), Path(folder))
+            begin(line, directory)
             join(asked(config.trainer))
             begun = (directory / checkpoints.LAST).is_file()
             # The first process ends in the same way, and tells.

@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from forecaster import compose, run
+from forecaster import compose, curve, run
 from forecaster.bars import store
 from forecaster.bars.atomic import whole
 from forecaster.bars.cleaning import PoisonedBarsError
 from forecaster.bars.contract import Bars
+from forecaster.beginning import begin, check
 from forecaster.config import Config
 from forecaster.data import load_bars, say
 from forecaster.errors import ConfigError, DataError, ForecasterError
@@ -41,6 +42,7 @@ FEW = 1024  # windows: a batch of no more may be larger than the training part, 
 def train(config: Config, directory: Path) -> str:
     """Bars to report, into a new run directory; the summary says how it ended, and the result in a few words."""
     asked(config.trainer).check()
+    check(config)
     with run.held(directory):
         run.check_new(directory)
         with _status(directory):
@@ -63,6 +65,7 @@ def _finish(config: Config, directory: Path, done: set[str] | None) -> str:
     bars = _loaded(config, directory) if done is None else _kept(config, directory)
     line = prepare(config, bars, directory)
     check_batch(line)
+    begin(line, directory)
     sha256 = (None if done is None else store.fingerprint(directory)) or store.keep(bars, directory)
     run.write_table(directory, "quality", line.quality)
     run.update_summary(directory, **facts(line), bars_sha256=sha256)
@@ -147,6 +150,11 @@ def _again(directory: Path, overrides: Sequence[str], verb: str, station: Callab
             station(line, directory)
             write_report(directory)
         return directory
+    return beside(directory, line, verb, station)
+
+
+def beside(directory: Path, line: Line, verb: str, station: Callable[[Line, Path], None]) -> Path:
+    """What a line's station makes of a run, into a directory of its own inside the run."""
     target = directory / f"{verb}-{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}-{secrets.token_hex(3)}"
     with _status(target):
         run.begin(target, compose.to_yaml(line.config))
@@ -194,13 +202,16 @@ def look(line: Line, directory: Path) -> None:
     from forecaster.probes.heads import probe as probe_heads
 
     with _timed(directory, "probes"):
-        null, causal = networks(line, directory, say), line.config.probes.causal
-        probed = probe_heads(line.task, line.panel, line.split, line.length, networks=null, causal=causal, progress=say)
+        null, wanted, what = networks(line, directory, say), line.config.probes, (line.task, line.panel, line.split)
+        causal, drift = wanted.causal, wanted.drift
+        probed = probe_heads(*what, line.length, networks=null, causal=causal, drift=drift, progress=say)
         for name, table in probed.tables().items():
             run.write_table(directory, name, table)
         with whole(directory / run.MEANS) as file:
             torch.save(probed.means, file)
         run.update_summary(directory, gates=probed.gates)
+        if line.config.probes.pruning:
+            curve.draw(line, directory, say)
 
 
 def in_short(directory: Path) -> str:
@@ -243,7 +254,9 @@ def write_report(directory: Path) -> Path:
         tables = run.read_tables(directory)
         if (directory / run.FORECASTS).is_file():
             tables["forecasts"] = frame.read(directory / run.FORECASTS)
-        run.write_text(directory / run.REPORT, page(tables, run.read_summary(directory)))
+        summary = run.read_summary(directory)
+        tables |= run.read_closes(directory, summary)
+        run.write_text(directory / run.REPORT, page(tables, summary))
     return directory / run.REPORT
 
 

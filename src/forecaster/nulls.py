@@ -11,36 +11,43 @@ from jaxtyping import Float
 
 from forecaster import run
 from forecaster.bars import store
+from forecaster.fitting import batches
+from forecaster.networks.pruning import shape_like
 from forecaster.prepare import Line, untrained
 from forecaster.probes.noise import Networks
 from forecaster.training import checkpoints
 from forecaster.training.fit import fit
 from forecaster.training.task import Task
-from forecaster.windows import datamodule, scaling
+from forecaster.windows import scaling
 
 
 def networks(line: Line, directory: Path, say: Callable[[str], None]) -> Networks:
     """As many as the configuration asks for; directory: the run's, or one inside it that probes it again."""
-    random, noise = line.config.probes.random_inits, line.config.probes.noise_seeds
+    asked = line.config.probes
     epochs = _epochs(directory)
 
     def fresh(seed: int) -> Task:
         lightning.seed_everything(seed, verbose=False)
         task = untrained(line.config, line.panel, line.length, scaling.unfitted(line.panel))
+        shape_like(task.headed, line.task.headed)
         scaler = {name: x for name, x in line.task.state_dict().items() if not name.startswith("network.")}
         task.load_state_dict({**task.state_dict(), **scaler})
         return task.to(line.task.device)
 
     def trained(targets: Float[np.ndarray, "R H C"], seed: int) -> Task:
-        train, every = line.split.train, line.config.data.origins == "all"
-        read = line.panel.rows(train, line.length)[:, line.length // 2 :] if every else train[:, None]
-        known = np.isfinite(targets[read]).all(axis=(1, 2, 3))
-        shuffled, split = replace(line.panel, targets=targets), replace(line.split, train=train[known])
+        train = line.split.train
+        known = np.isfinite(targets[train]).all(axis=(1, 2))
+        noise = replace(
+            line,
+            config=replace(line.config, seed=seed),
+            panel=replace(line.panel, targets=targets),
+            split=replace(line.split, train=train[known]),
+        )
         task, trainer = fresh(seed), line.config.trainer
         with TemporaryDirectory() as folder:
             fit(
                 task,
-                datamodule.Bars(shuffled, split, line.length, line.config.data.batch_size, seed, every=every),
+                batches(noise),
                 Path(folder),
                 {},
                 max_epochs=epochs,
@@ -54,13 +61,13 @@ def networks(line: Line, directory: Path, say: Callable[[str], None]) -> Network
             task.load_state_dict(checkpoints.weights(checkpoints.load(Path(folder) / checkpoints.LAST)))
         return task
 
-    return Networks(fresh, trained, random, noise if epochs else 0)
+    return Networks(fresh, trained, asked.random_inits, asked.noise_seeds if epochs else 0, line.config.seed)
 
 
 def _epochs(directory: Path) -> int:
     """Epochs of the kept checkpoint; 0 where the directory's bars are not those of the training."""
     summary = run.read_summary(directory)
-    if "of" in summary:
+    if "of" in summary and "heads_kept" not in summary:  # a pruned run has its own weights and bars
         same = store.fingerprint(directory) == store.fingerprint(directory.parent)
         summary = run.read_summary(directory.parent) if same else {}
     epoch = summary.get("best_epoch")

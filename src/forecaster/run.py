@@ -11,6 +11,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from forecaster.bars.atomic import whole
+from forecaster.bars.store import SNAPSHOT
 from forecaster.errors import ConfigError, DataError
 
 CONFIG: Final = "config.yaml"
@@ -31,7 +32,15 @@ TABLES: Final = {
     "knockouts": "layer",
     "lag_profiles": "layer",
     "head_nulls": "null",
+    "redundancy": "kind",
+    "importance": "layer",
+    "pruning": "order",
+    "drift": "layer",
+    "drift_tests": "layer",
+    "attention_distance": "time",
 }
+PRICED: Final = 6  # symbols that the report draws
+PRICE_COLUMNS: Final = ("symbol", "time", "close")
 UNFINISHED: Final = re.compile(r"\..+\.[a-z0-9_]{8}")  # as atomic.whole names what it has not finished
 
 Summary = dict[str, object]
@@ -125,6 +134,15 @@ def read_tables(directory: Path) -> dict[str, pd.DataFrame]:
                 raise DataError(f"{path} is not the table that the run wrote ({_first(fault)}); {remedy}") from fault
             tables[path.stem] = table
     return tables
+
+
+def read_closes(directory: Path, summary: Summary) -> dict[str, pd.DataFrame]:
+    """`closes` of the first symbols where attention is shown under them; none of a run that only refers to its bars."""
+    symbols = cast("list[str]", summary.get("symbols", []))[:PRICED]
+    if not symbols or not all((directory / name).is_file() for name in (SNAPSHOT, "attention_distance.csv")):
+        return {}
+    chosen = [("symbol", "in", symbols)]
+    return {"closes": pd.read_parquet(directory / SNAPSHOT, columns=[*PRICE_COLUMNS], filters=chosen)}
 
 
 def read_summary(directory: Path) -> Summary:

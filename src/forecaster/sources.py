@@ -6,7 +6,10 @@ from datetime import date
 from typing import Any, cast
 from zoneinfo import available_timezones
 
-MARKETS = ("noise", "recency", "weekly", "large_move", "volume", "trend", "several", "together", "weekly_hourly")
+MARKETS = (
+    *("noise", "recency", "weekly", "large_move", "volume", "trend", "several", "together", "changing"),
+    "weekly_hourly",
+)
 ON_ERROR = ("drop", "adjust")
 LAYOUTS = ("wide",)
 NAMES = ("time", "date", "clock", "symbol", "open", "high", "low", "close", "volume")

@@ -5,8 +5,10 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from forecaster.compose import RUNTIME, configured, load
+from forecaster.config import HEADED
 from forecaster.errors import ConfigError, DivergedError
 from forecaster.explain import TYPED, display, parsed
 from forecaster.launchers import limit_threads
@@ -62,7 +64,7 @@ def resume(arguments: Sequence[str]) -> int:
             )
     directory = Path(named[0])
     check_run("resume", directory)
-    made = directory.absolute().name.startswith(("evaluate-", "probe-"))
+    made = directory.absolute().name.startswith(("evaluate-", "probe-", "prune-"))
     if made and (directory.absolute().parent / "config.yaml").is_file():
         raise ConfigError(
             f"{display(directory)} is no training, but made from one (in {TYPED}); evaluate or probe again"
@@ -101,6 +103,60 @@ def check_run(key: str, directory: Path) -> None:
         jobs = sorted(directory.glob("*/config.yaml"))
         remedy = f"give one of its jobs, {key}={jobs[0].parent}" if jobs else "give the directory that a training named"
         raise ConfigError(f"{key}={directory} is not a run directory: it has no config.yaml (in {TYPED}); {remedy}")
+
+
+def heads(directory: Path, overrides: Sequence[str]) -> int:
+    """Prints in words what was found of each head of a run."""
+    if overrides:
+        raise ConfigError(f"{overrides[0]} changes no finding (in {TYPED}); write forecaster heads run=DIR")
+    from forecaster import run  # pandas
+
+    tables = run.read_tables(directory)
+    summary = run.read_summary(directory) if (directory / run.SUMMARY).exists() else {}
+    if "heads" not in tables or tables["heads"].empty:
+        if gates := summary.get("gates"):  # of a network without heads it says so
+            sys.stdout.write(f"{display(directory)}: {' '.join(cast('list[str]', gates))}\n")
+            return 0
+        raise ConfigError(f"{display(directory)} has not been probed (in {TYPED}); forecaster probe run=DIR does it")
+    from forecaster.report.head_words import head_words
+
+    sys.stdout.write(head_words(tables, summary))
+    return 0
+
+
+def prune(arguments: Sequence[str]) -> int:
+    """Prints what went and what it cost, and the directory of the smaller run."""
+    given = {name: [line for line in arguments if line.startswith(f"{name}=")] for name in ("run", "share", "loss")}
+    if rest := [line for line in arguments if line.split("=")[0] not in (*given, "debug")]:
+        raise ConfigError(f"{rest[0]}: prune takes run=DIR and share= or loss= (in {TYPED}); leave it out")
+    if len(given["run"]) != 1 or len(given["share"]) + len(given["loss"]) != 1:
+        raise ConfigError(
+            f"prune takes one run= and one of share= and loss= (in {TYPED}); write forecaster prune run=DIR share=.25"
+        )
+    [line] = given["share"] + given["loss"]
+    name, _, text = line.partition("=")
+    part = _part(text)
+    if part is None or (name == "share" and not 0 < part < 1) or not 0 <= part < 1:
+        what, example = ("share of the heads", ".25") if name == "share" else ("share of skill", "1%")
+        raise ConfigError(f"{line} is no {what} that can go (in {TYPED}); write, for example, {name}={example}")
+    directory = Path(given["run"][0].removeprefix("run="))
+    check_run("run", directory)
+    kind = load(directory / "config.yaml").model.kind
+    if kind not in HEADED:
+        raise ConfigError(
+            f"{display(directory)} is of {kind}, which has no attention heads to remove: choose another run"
+        )
+    from forecaster import prune as pruning  # torch
+
+    target, told = pruning.prune(directory, pruning.Asked(line, **{name: part}))
+    sys.stdout.write(f"{told}{display(target)}\n")
+    return 0
+
+
+def _part(text: str) -> float | None:
+    """.25, 0.25 or 25% as a number."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(%?)", text)
+    return float(found[1]) / (100 if found[2] else 1) if found else None
 
 
 def compare(arguments: Sequence[str]) -> int:

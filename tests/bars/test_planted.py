@@ -174,7 +174,7 @@ def test_when_phi_changes_then_the_noise_does_not():
     [
         (
             {"kind": "monthly"},
-            "planted bars: kind 'monthly': choose from large_move, noise, recency, several, together",
+            "planted bars: kind 'monthly': choose from changing, large_move, noise, recency, several, together",
         ),
         ({"symbols": 0}, "planted bars: symbols 0: ask for at least 1"),
         ({"phi": 1.0}, r"planted bars: phi 1.0: \|phi\| must be below 1, or prices explode"),

@@ -20,7 +20,7 @@ def test_when_moves_are_given_then_the_three_largest_of_thirty_foretell_the_next
     rng = np.random.default_rng(3)
     noise, sigma = rng.standard_normal(90), rng.uniform(0.5, 2, 90)
     strength = np.where(np.arange(90) % 3, 0.2, -0.2)
-    returns = rules.large_move(noise, sigma, strength, -0.25, 0.3)
+    returns = rules.large_move(noise, sigma, strength, -0.25, np.full(90, 0.3))
     variance = np.empty(90)
     variance[0] = sigma[0] ** 2
     for bar in range(1, 90):
@@ -32,6 +32,35 @@ def test_when_moves_are_given_then_the_three_largest_of_thirty_foretell_the_next
         rule = -0.25 * (returns[bar - 2] + returns[bar - 3]) + 0.3 * returns[bar - 5]
         rule += sigma[bar] * strength[bar] * largest
         assert returns[bar] == pytest.approx(rule + sigma[bar] * noise[bar], rel=1e-12)
+
+
+def test_when_the_rule_changes_then_each_holds_on_its_side():
+    rng, weekday = np.random.default_rng(4), np.arange(200) % 5
+    noise = rng.standard_normal(200)
+    made = rules.simulated("changing", noise, weekday, 0.6, rng, turn=120)
+    sign = np.where(np.isin(weekday, (1, 3)), -1.0, 1.0)
+    # No rule holds before there are 30 bars to look at.
+    for bar in range(30, 120):
+        assert made.expected[bar] == pytest.approx(0.6 * made.returns[bar - 5], rel=1e-12, abs=1e-15)
+    moves, variance = np.zeros(200), made.sigma[0] ** 2
+    for bar in range(200):
+        moves[bar] = made.returns[bar] / np.sqrt(variance)
+        variance = 0.94 * variance + 0.06 * made.returns[bar] ** 2
+    for bar in range(120, 200):
+        largest = sum(sorted(moves[bar - 30 : bar], key=abs)[-3:])
+        assert made.expected[bar] == pytest.approx(made.sigma[bar] * 0.2 * sign[bar] * largest, rel=1e-9)
+
+
+def test_the_market_changes_in_january_1990():
+    frame = planted.load("changing", 18_000, 1).frame
+    returns = np.log(frame["close"]).diff().to_numpy()
+    rule = planted.expected("changing", 18_000, 1, 0.7)
+    late = (frame["time"] >= "1990-01-02").to_numpy()
+    assert late.mean() == pytest.approx(0.5, abs=0.01)
+    week_before = np.concatenate((np.zeros(5), returns[:-5]))
+    np.testing.assert_allclose(rule[6:][~late[6:]], 0.7 * week_before[6:][~late[6:]], atol=1e-12)
+    apart = np.abs(rule - 0.7 * week_before)[late]
+    assert np.median(apart) > 0.2 * np.abs(returns[late]).mean()
 
 
 def test_when_volume_has_spiked_then_the_return_of_the_spike_before_comes_back():

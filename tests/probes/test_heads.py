@@ -9,64 +9,12 @@ import pytest
 import torch
 
 from forecaster.bars import planted
-from forecaster.networks.encoder import Encoder
-from forecaster.probes.capture import Look, forecast, looks
+from forecaster.probes.capture import Look, looks
 from forecaster.probes.heads import FACT_COLUMNS, HEAD_COLUMNS, KNOCKOUT_COLUMNS, PROFILE_COLUMNS, Probed, probe
 from forecaster.probes.masks import Mask, Probe
-from forecaster.training.task import Recipe, Task
-from forecaster.windows.panel import Panel, build
-from forecaster.windows.scaling import fit
-from forecaster.windows.splits import Split, split
-
-LENGTH, LAG = 32, 4
-
-
-def reader(panel: Panel, parts: Split, length: int = LENGTH) -> Task:
-    """Layer 0, head 0 copies the return of the bar LAG before the last one to the readout; the other heads add nothing.
-
-    Channels 0 .. L-1 hold the position, L and L+1 the return and its negative, L+2 what the head writes. The readout's
-    one weight is fitted on training windows.
-    """
-    width = 2 * length
-    half = width // 2
-    torch.manual_seed(0)
-    network = Encoder(
-        features=len(panel.feature_names),
-        length=length,
-        width=width,
-        heads=2,
-        layers=2,
-        feedforward=4,
-        dropout=0.0,
-        attention_dropout=0.0,
-        causal=False,
-        positions="learned",
-        skip=False,
-        horizon=1,
-        targets=1,
-    )
-    task = Task(network, fit(panel, parts, length), Recipe(1e-3, 0.0, 0.0, 1.0))
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.zero_()
-        for norm in (m for m in network.modules() if isinstance(m, torch.nn.LayerNorm)):
-            norm.weight.fill_(1.0)
-        network.position[:, :length] = 10 * torch.eye(length)
-        network.position[:, length + 4] = -10  # so that a layer norm subtracts nothing
-        network.embed.weight[length, 0], network.embed.weight[length + 1, 0] = 1.0, -1.0
-        attention = network.attention(0)
-        attention.query.weight[0, length - 1] = 3.0
-        attention.key.weight[0, length - 1 - LAG] = 3.0
-        attention.value.weight[0, length] = 1.0
-        attention.value.weight[half, length + 1] = 0.5
-        attention.output.weight[length + 2, 0] = 1.0
-        attention.output.weight[length + 3, half] = 0.1
-        network.readout.linear.weight[0, length + 2] = 1.0
-        raw = forecast(task, panel, parts.train, length).mean_BHC.double().numpy()[:, 0, 0]
-        mean = task.target_mean.double().numpy()[0]
-        (slope,), *_ = np.linalg.lstsq((raw - mean)[:, None], panel.targets[parts.train, 0, 0] - mean)
-        network.readout.linear.weight[0, length + 2] = float(slope)
-    return task
+from forecaster.windows.panel import build
+from forecaster.windows.splits import split
+from weekly_reader import LAG, LENGTH, reader
 
 
 def probed(kind: str, length: int = LENGTH, further: tuple[Probe, ...] = (), bars: int = 2500) -> Probed:
@@ -246,7 +194,7 @@ def test_progress_is_told(small_task, garch):
     told: list[str] = []
     probe(small_task(garch, 12, layers=1), garch, split(garch, 12, 0.7, 0.85), 12, progress=told.append)
     assert told[0].startswith("attention of windows 1 to 512 of ")
-    assert told[-1] == "knockout of the flagged bars of 0 patterns"
+    assert told[-2:] == ["knockout of the flagged bars of 0 patterns", "redundancy of the heads"]
 
 
 def test_two_probings_give_the_same_bytes(weekly):

@@ -63,7 +63,15 @@ def test_labels_are_held_against_networks_trained_on_noise(small_task, garch):
     found = probe(
         task, garch, parts, LENGTH, networks=Networks(lambda seed: small_task(garch, LENGTH), fit, 2, 3), causal=False
     )
-    assert asked == [(0, True), (1, True), (2, True)]
+    drawn = [Networks(fit, fit, seed=0).drawn("noise", number) for number in range(3)]
+    assert asked == [(seed, True) for seed in drawn]
+    others = {
+        Networks(fit, fit, seed=seed).drawn(kind, n)
+        for seed in (0, 1)
+        for kind in ("noise", "random")
+        for n in (0, 1, 2)
+    }
+    assert len(others) == 12  # another run's networks, and the other null's, are others
     nulls = found.head_nulls
     assert tuple(nulls.columns) == NULL_COLUMNS
     assert nulls.groupby("null")["seed"].nunique().to_dict() == {"noise": 3, "random": 2}

@@ -104,3 +104,20 @@ def test_changes_are_losses_less_the_unedited_ones(garch):
         np.testing.assert_array_equal(change, edited - whole)
     np.testing.assert_array_equal(found[-1], 0.0)
     assert changes(task, garch, origins, L, units, []) == []
+
+
+@pytest.mark.parametrize(("kind", "pooling"), [("attention", "last"), ("encoder_decoder", "last")])
+def test_a_pass_computed_from_the_one_followed_before_has_the_same_bits(garch, kind, pooling):
+    """Whichever edits went before, of v or of z, shared or not; an edited pass in between is not followed."""
+    task, origins = task_of(garch, kind, pooling), garch.origins(L)[:9]
+    replay = Replay(task, garch, origins, L)
+    first = EDITS["two layers"][0]
+    walk = [*EDITS.values(), {0: first}, {0: first, 1: Edit(z=zeroed(1))}, {0: first, 1: Edit(v=zeroed(1))}, {0: first}]
+    for number in np.random.default_rng(0).permutation(2 * len(walk)) % len(walk):
+        edits = walk[number]
+        np.testing.assert_array_equal(
+            replay.followed(edits).mean_BHC, forecast(task, garch, origins, L, edits).mean_BHC
+        )
+        between = walk[number - 1]
+        expected = forecast(task, garch, origins, L, between).mean_BHC
+        np.testing.assert_array_equal(replay.edited(between).mean_BHC, expected)

@@ -18,13 +18,18 @@ def by_loops(attn_BNTS: torch.Tensor) -> torch.Tensor:
     return sums / (len(attn_BNTS) * L)
 
 
-@pytest.mark.parametrize("tile", [1, N * L, 3 * N * L, 2 * N * L * L, 1 << 19])
-@pytest.mark.parametrize("kind", ["plain", "causal", "biased"])
-def test_tiles_give_the_same_output_and_every_query_by_lag(kind, tile, monkeypatch):
+@pytest.mark.parametrize("together", [1, 2, 8])
+@pytest.mark.parametrize("tile", [1, L, 3 * L, 2 * 3 * L, 2 * L * L, 3 * L * L, 1 << 18])
+@pytest.mark.parametrize("kind", ["plain", "causal", "biased", "padded"])
+def test_tiles_give_the_same_output_and_every_query_by_lag(kind, tile, together, monkeypatch):
+    # 5 windows and 11 queries are cut in ones, twos and threes, with a rest.
     monkeypatch.setattr(tiles, "TILE", tile)
+    monkeypatch.setattr(tiles, "TOGETHER", together)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, B, N, L, 4)
     mask = torch.ones(L, L).tril().bool() if kind == "causal" else None
+    if kind == "padded":  # another number of bars of each window may be looked at
+        mask = (torch.arange(L) >= torch.arange(B)[:, None]).expand(L, B, L).transpose(0, 1)
     bias = torch.randn(N, L, L) if kind == "biased" else None
     sums = LagSums(N, L)
     z = sums(q, k, v, mask, bias)

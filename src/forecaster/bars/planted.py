@@ -12,10 +12,14 @@ from forecaster.bars.exchanges import FIRST, hours_of
 from forecaster.bars.rules import BACK, LARGEST, MOVES, RECENT, SIGHT, Simulated, simulated
 from forecaster.errors import ConfigError
 
-KINDS: Final = ("noise", "recency", "weekly", "large_move", "volume", "trend", "several", "together", "weekly_hourly")
+KINDS: Final = (
+    *("noise", "recency", "weekly", "large_move", "volume", "trend", "several", "together", "changing"),
+    "weekly_hourly",
+)
 LAST: Final = "2025-12-31"  # fixed: the same bars on every day of the calendar
 HOURLY: Final = pd.Timestamp("2006-01-03")  # the first session that hourly bars may come from
 HOUR: Final = np.timedelta64(1, "h")
+TURN: Final = "1990-01-02"  # from here on "changing" follows its second rule: half of 18,000 bars
 
 FREEDOM: Final = 4  # degrees of freedom of the Student t noise
 BURN_IN: Final = 500  # bars simulated before the first one kept
@@ -44,6 +48,10 @@ RULES: Final = {
     "large_move": f"r[t+1] = {{phi}} w sigma (sum of the {LARGEST} largest moves of {SIGHT} bars) + e",
     "together": (
         f"r[t+1] = {RECENT} (r[t-1] + r[t-2]) + {{phi}} r[t-4] + {MOVES} w sigma (sum of the {LARGEST} largest moves "
+        f"of {SIGHT} bars) + e"
+    ),
+    "changing": (
+        f"r[t+1] = {{phi}} r[t-4] + e before {TURN}, from then on {MOVES} w sigma (sum of the {LARGEST} largest moves "
         f"of {SIGHT} bars) + e"
     ),
     "volume": "after a volume spike r[t+1] = {phi} r[the spike before] + e, otherwise e",
@@ -117,7 +125,8 @@ def _simulated(
     weekday = np.concatenate((np.zeros(BURN_IN, dtype=np.int64), times.day_of_week.to_numpy(dtype=np.int64)))
     hourly = kind == "weekly_hourly"
     week_bars = Calendar("XNYS").week_bars * Calendar("XNYS").session_bars("1h" if hourly else "1d")
-    made = simulated("weekly" if hourly else kind, noise, weekday, phi, event_rng, week_bars)
+    turn = BURN_IN + int(times.tz_localize(None).searchsorted(pd.Timestamp(TURN)))
+    made = simulated("weekly" if hourly else kind, noise, weekday, phi, event_rng, week_bars, turn)
     return made.last(len(times)), path_rng, volume_rng
 
 

@@ -52,8 +52,12 @@ def simulated(
     phi: float,
     rng: np.random.Generator,
     week_bars: int = WEEK,
+    turn: int = 0,
 ) -> Simulated:
-    """The market of a kind, driven by noise z of variance 1. weekday: of each bar, Monday = 0. rng: events' own."""
+    """The market of a kind, driven by noise z of variance 1. weekday: of each bar, Monday = 0. rng: events' own.
+
+    turn: the first bar that follows the second rule of "changing".
+    """
     sigma = garch(noise)
     innovations, surge = sigma * noise, np.zeros(len(noise))
     sign = np.where(np.isin(weekday, AGAINST), -1.0, 1.0)
@@ -67,7 +71,10 @@ def simulated(
         case "large_move":
             returns = large_move(noise, sigma, phi * sign)
         case "together":
-            returns = large_move(noise, sigma, MOVES * sign, RECENT, phi)
+            returns = large_move(noise, sigma, MOVES * sign, RECENT, np.full(len(noise), phi))
+        case "changing":
+            after = np.arange(len(noise)) >= turn
+            returns = large_move(noise, sigma, np.where(after, MOVES * sign, 0.0), week=np.where(after, 0.0, phi))
         case "volume":
             spikes = rng.random(len(noise)) < SPIKES
             returns, surge = volume(innovations, spikes, phi), SPIKE * spikes
@@ -135,21 +142,21 @@ def large_move(
     sigma: Float[np.ndarray, " n"],
     strength: Float[np.ndarray, " n"],
     recent: float = 0.0,
-    week: float = 0.0,
+    week: Float[np.ndarray, " n"] | None = None,
 ) -> Float[np.ndarray, " n"]:
-    """Returns r[t] = sigma[t] (strength[t] m[t] + z[t]) + recent (r[t-2] + r[t-3]) + week r[t-5].
+    """Returns r[t] = sigma[t] (strength[t] m[t] + z[t]) + recent (r[t-2] + r[t-3]) + week[t] r[t-5].
 
     m[t]: sum of the three of largest size among the moves x[t-30 .. t-1], x = r / (EWMA volatility a bar before): moves
     as anybody can measure them.
     """
     returns, moves = np.zeros(len(noise)), np.zeros(len(noise))
-    variance = sigma[0] ** 2
+    variance, weight = sigma[0] ** 2, np.zeros(len(noise)) if week is None else week
     for bar in range(len(noise)):
         if bar >= SIGHT:
             seen = moves[bar - SIGHT : bar]
             largest = seen[np.argpartition(-np.abs(seen), LARGEST - 1)[:LARGEST]].sum()
             returns[bar] = sigma[bar] * strength[bar] * largest
-            returns[bar] += recent * (returns[bar - 2] + returns[bar - 3]) + week * returns[bar - WEEK]
+            returns[bar] += recent * (returns[bar - 2] + returns[bar - 3]) + weight[bar] * returns[bar - WEEK]
         returns[bar] += sigma[bar] * noise[bar]
         moves[bar] = returns[bar] / np.sqrt(variance)
         variance = SMOOTHING * variance + (1.0 - SMOOTHING) * returns[bar] ** 2

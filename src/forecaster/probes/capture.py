@@ -82,7 +82,11 @@ def norm_weighted(captured: Captured, attention: Attention) -> Float[Tensor, "B 
     if captured.norm_BNTS is not None:
         return captured.norm_BNTS
     r_Ndd = cast(Tensor, torch.linalg.qr(attention.output_by_head().mT).R)
-    norm_BNS = (captured.v_BNSd @ r_Ndd.mT).square().sum(-1).sqrt()
+    batch, _, keys, _ = captured.v_BNSd.shape
+    # Head by head over all bars at once: no copy of v, and little enough at a time to stay in the cache.
+    v_NdK = captured.v_BNSd.transpose(0, 1).flatten(1, 2).mT
+    squares_NK = torch.stack([(r_dd @ v_dK).square_().sum(0) for r_dd, v_dK in zip(r_Ndd, v_NdK, strict=True)])
+    norm_BNS = squares_NK.sqrt_().view(-1, batch, keys).transpose(0, 1)
     weighted_BNTS = captured.attn_BNTS * norm_BNS[:, :, None]
     return weighted_BNTS / weighted_BNTS.sum(-1, keepdim=True)
 
@@ -154,18 +158,16 @@ def _look(
     causal: bool = False,
 ) -> Look:
     """Turns key positions into offsets and puts the queries of all windows one after the other."""
-    length, place = int(raw_BNTS.shape[-1]), np.array(positions)
+    batch, heads, _, length = raw_BNTS.shape
+    place = np.array(positions)
     reach = place + 1 if direction == "past" else length - 1 - place
-    offsets = np.arange(length)
-    keys = place[:, None] - offsets if direction == "past" else place[:, None] + 1 + offsets
-    reached = offsets < reach[:, None]
-    keys = np.where(reached, keys, 0)
-    picked = [
-        np.where(reached, weights[:, :, np.arange(len(place))[:, None], keys], np.float32(0))
-        .transpose(0, 2, 1, 3)
-        .reshape(-1, weights.shape[1], length)
-        for weights in (raw_BNTS, norm_BNTS)
-    ]
+    picked: list[Float[np.ndarray, "n N L"]] = []
+    for weights_BNTS in (raw_BNTS, norm_BNTS):
+        offsets_BTNL = np.zeros((batch, len(place), heads, length), dtype=np.float32)
+        for number, (row, bars) in enumerate(zip(positions, reach, strict=True)):
+            keys = slice(row + 1, None) if direction == "future" else slice(row, None, -1)
+            offsets_BTNL[:, number, :, :bars] = weights_BNTS[:, :, number, keys]
+        picked.append(offsets_BTNL.reshape(-1, heads, length))
     visible = place + 1 if causal else np.full(len(place), length)
     queries = Queries(
         rows=(origins[:, None] - (length - 1 - place)).reshape(-1),

@@ -1,6 +1,6 @@
 """The causal tests of one network on its test windows: every head ablated, and the flagged bars of every pattern."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ from forecaster.probes.knockout import (
     value_knockout,
 )
 from forecaster.probes.masks import Mask, Probe
+from forecaster.probes.statistics import by_block
 from forecaster.probes.subject import Subject
 from forecaster.probes.survey import last_mask, session_slots
 from forecaster.windows.panel import Panel
@@ -60,6 +61,9 @@ class Trials:
         self.units_nC = units(task, panel, split.train, split.test)
         mean_nHC = point_forecasts(task, panel, split.test, length)
         self.gates: list[Gate] = gates(task, panel, split.train, split.test, mean_nHC, self.units_nC)
+        self.counts_b = np.bincount(self.block_n).astype(np.float64)
+        # Of every set of heads that was ablated by its means, the rises summed by block.
+        self.summed: dict[frozenset[Head], Float[np.ndarray, "b C"]] = {}
 
     def changes(self, asked: Sequence[Edits]) -> list[Float[np.ndarray, "n C"]]:
         """Of each edit, loss with it less loss without, by window and target."""
@@ -71,13 +75,21 @@ class Trials:
         Zero overstates heads whose mean others rely on.
         """
         kinds = {"mean": self.means.z_NTd, "zero": None}
-        found = iter(self.changes([ablation([head], values) for values in kinds.values() for head in heads]))
-        rises = {kind: {head: rise(next(found), self.block_n) for head in heads} for kind in kinds}
+        found = self.changes([ablation([head], values) for values in kinds.values() for head in heads])
+        self._sum(({head} for head in heads), found)
+        every = iter(found)
+        rises = {kind: {head: rise(next(every), self.block_n) for head in heads} for kind in kinds}
         return {head: {kind: rises[kind][head] for kind in kinds} for head in heads}
 
     def together(self, groups: Sequence[Sequence[Head]]) -> list[Interval]:
         """Rise of each target's loss when all heads of a group put out their training means, for each group."""
-        return [rise(change, self.block_n) for change in self.changes([ablation(g, self.means.z_NTd) for g in groups])]
+        found = self.changes([ablation(group, self.means.z_NTd) for group in groups])
+        self._sum(groups, found)
+        return [rise(change, self.block_n) for change in found]
+
+    def _sum(self, groups: Iterable[Iterable[Head]], found: Sequence[Float[np.ndarray, "n C"]]) -> None:
+        for group, change_nC in zip(groups, found, strict=False):
+            self.summed[frozenset(group)] = by_block(change_nC, self.block_n, len(self.counts_b))
 
     def knockouts(self, claims: Sequence[Claim]) -> list[Knockout]:
         """Flagged bars of each claim against bars of another time (content probes) and against bars of equal mass."""

@@ -67,6 +67,7 @@ def facts(tallies: Sequence[Tally]) -> Iterator[Fact]:
                     yield (tally.layer, head, name, *_numbers(interval, head))
     for name, sums in raw[0].probes.items():
         yield (None, None, f"{name} queries dropped", float(sums.dropped), np.nan, np.nan)
+        yield (None, None, f"{name} blocks of dates", float((sums.counts_b > 0).sum()), np.nan, np.nan)
     for name, anchor in raw[0].anchors.items():
         yield (None, None, f"{name} queries of odd weeks", float(anchor.counts_b.sum()), np.nan, np.nan)
     for name, null in raw[0].nulls.items():

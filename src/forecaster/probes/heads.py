@@ -1,7 +1,7 @@
 """Everything that is said about a network's heads, as the run's tables."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -9,13 +9,15 @@ import pandas as pd
 from torch import Tensor
 
 from forecaster.probes.causal import Knockout, Trials, skill_share
+from forecaster.probes.drift import over_time
 from forecaster.probes.facts import facts
 from forecaster.probes.intervals import Interval
-from forecaster.probes.knockout import Gate, Head
+from forecaster.probes.knockout import Gate, Head, Means
 from forecaster.probes.labels import Causal, Verdict, functional
 from forecaster.probes.masks import Probe
 from forecaster.probes.noise import Networks, Nulls, run
 from forecaster.probes.patterns import Finding, by_head, findings, verdicts
+from forecaster.probes.redundancy import REDUNDANCY_COLUMNS, Group, group_rows, pair_rows
 from forecaster.probes.standard import standard
 from forecaster.probes.subject import Subject, with_heads
 from forecaster.probes.survey import Tally, survey
@@ -44,7 +46,8 @@ Claim = tuple[Head, str]
 class Probed:
     """The tables, a sentence on each target's skill gate, and the training means that ablations put in, by name.
 
-    A row of lag_profiles without a head has the band of untrained heads.
+    A row of lag_profiles without a head has the band of untrained heads. drift: the three tables of heads over time,
+    where they were asked for.
     """
 
     heads: pd.DataFrame
@@ -52,13 +55,15 @@ class Probed:
     knockouts: pd.DataFrame
     lag_profiles: pd.DataFrame
     head_nulls: pd.DataFrame
+    redundancy: pd.DataFrame
     gates: list[str]
     means: dict[str, Tensor]
+    drift: Mapping[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Each under the name that the run keeps it by."""
-        names = ("heads", "head_facts", "knockouts", "lag_profiles", "head_nulls")
-        return {name: getattr(self, name) for name in names}
+        names = ("heads", "head_facts", "knockouts", "lag_profiles", "head_nulls", "redundancy")
+        return {**{name: getattr(self, name) for name in names}, **self.drift}
 
 
 def probe(
@@ -70,12 +75,14 @@ def probe(
     further: Sequence[Probe] = (),
     networks: Networks | None = None,
     causal: bool = True,
+    drift: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Probed:
     """Probes every head of the task's network: patterns on validation and test together, causal tests on test.
 
     further: probes of one's own, beside the standard ones. networks: for the nulls that need some. causal: whether the
-    causal tests are made, without which no head is functional. progress: told what is done.
+    causal tests are made, without which no head is functional. drift: whether heads are followed over time. progress:
+    told what is done.
     """
     origins = np.sort(np.concatenate((split.validation, split.test)))
     probes = (*standard(panel, origins, length), *further)
@@ -87,12 +94,14 @@ def probe(
     single: dict[Head, dict[str, Interval]] = {}
     knocked: dict[Claim, Knockout] = {}
     groups: dict[str, Interval] = {}
+    alike: list[Row] = []
     tested: list[Gate] = []
-    sentences, means = [NOT_TESTED], dict[str, Tensor]()
+    sentences = [NOT_TESTED]
+    means: Means | None = None
     if causal:
         progress("skill gates and training means")
         trials = Trials(task, panel, split, length)
-        tested, means = trials.gates, trials.means.tensors()
+        tested, means = trials.gates, trials.means
         sentences = [gate.sentence for gate in tested]
         for layer in layers:
             progress(f"ablation of each head of layer {layer}")
@@ -106,7 +115,18 @@ def probe(
             judged[head, name] = functional(judged[head, name], found_so, tested)
         labelled = {name: heads for name in asked if (heads := by_head(judged, name))}
         groups = dict(zip(labelled, trials.together(list(labelled.values())), strict=True))
+        progress("redundancy of the heads")
+        by_layer = {layer: [(layer, number) for number in range(network.attention(layer).heads)] for layer in layers}
+        trials.together(list(by_layer.values()))
+        members: dict[Group, Sequence[Head]] = {(name, None): heads for name, heads in labelled.items()}
+        members |= {("", layer): heads for layer, heads in by_layer.items()}
+        alike += group_rows(trials.summed, members, trials.counts_b, [gate.target for gate in tested])
+        alike += pair_rows(task, panel, split.test, length)
 
+    watched: dict[str, pd.DataFrame] = {}
+    if drift:
+        earned = [claim for claim, verdict in judged.items() if verdict.label != "none"]
+        watched = over_time(task, panel, split, length, probes, earned, tested, means, progress)
     carried: list[Row] = [
         (*head, f"{name} mass matched", knockout.mass_matched, np.nan, np.nan)
         for (head, name), knockout in knocked.items()
@@ -118,8 +138,10 @@ def probe(
         knockouts=_table(_knockout_rows(single, knocked, groups, tested), KNOCKOUT_COLUMNS),
         lag_profiles=_table((*_profile_rows(tallies), *nulls.band()), PROFILE_COLUMNS),
         head_nulls=pd.DataFrame(list(nulls.rows()), columns=list(NULL_COLUMNS)),
+        redundancy=_table(alike, REDUNDANCY_COLUMNS).astype({"other_layer": "Int64", "other_head": "Int64"}),
         gates=sentences,
-        means=means,
+        means={} if means is None else means.tensors(),
+        drift=watched,
     )
 
 

@@ -38,11 +38,12 @@ Edits = Callable[[slice], Mapping[int, Edit]]  # edits by layer for a slice of t
 class Means:
     """Means over training windows of every layer's head outputs z and values v, by slot.
 
-    A slot is a bar's position in the window, aligned at its end.
+    A slot is a bar's position in the window, aligned at its end. N and d are a layer's own; of overlapping patches v
+    is that of each which has the bar, one after the other.
     """
 
-    z_NTd: tuple[Float[Tensor, "N _ d"], ...]
-    v_NSd: tuple[Float[Tensor, "N _ d"], ...]
+    z_NTd: tuple[Float[Tensor, "_ _ _"], ...]
+    v_NSd: tuple[Float[Tensor, "_ _ _"], ...]
 
     def tensors(self) -> dict[str, Tensor]:
         """Under names, to be saved."""
@@ -73,7 +74,7 @@ def training_means(task: Subject, panel: Panel, origins: Int[np.ndarray, " n"], 
     return Means(z, v)
 
 
-def ablation(heads: Sequence[Head], values: Sequence[Float[Tensor, "N _ d"]] | None) -> Edits:
+def ablation(heads: Sequence[Head], values: Sequence[Float[Tensor, "_ _ _"]] | None) -> Edits:
     """Outputs z of the heads replaced, before W_O, by their slots' values (a tensor a layer); by zero without any."""
     by_layer: dict[int, list[int]] = {}
     for layer, head in heads:

@@ -28,13 +28,19 @@ class Networks:
 
     fresh: an untrained network of the run's kind and scaler for a seed. fit: one trained by the run's own recipe, for
     as many steps as its kept checkpoint and without early stopping, on other targets of the training origins (NaN: the
-    origin is left out).
+    origin is left out). seed: the run's, from which each network has its own, so that runs of several seeds are held
+    against several sets of them.
     """
 
     fresh: Callable[[int], Subject]
     fit: Callable[[Float[np.ndarray, "R H C"], int], Subject]
     random: int = 0
     noise: int = 0
+    seed: int = 0
+
+    def drawn(self, kind: Kind, number: int) -> int:
+        """The seed of a null's network of that number."""
+        return int(np.random.SeedSequence((self.seed, ("random", "noise").index(kind), number)).generate_state(1)[0])
 
 
 @dataclass
@@ -79,13 +85,16 @@ def run(
     few = origins[np.linspace(0, len(origins) - 1, min(len(origins), RANDOM_WINDOWS)).round().astype(np.int64)]
     for seed in range(networks.random):
         progress(f"untrained network {seed + 1} of {networks.random}")
-        tallies = survey(networks.fresh(seed), panel, few, length, probes, lambda _: None, whole=False)
+        tallies = survey(
+            networks.fresh(networks.drawn("random", seed)), panel, few, length, probes, lambda _: None, whole=False
+        )
         _add(nulls, "random", seed, tallies)
         for tally in tallies:
             nulls.profiles.setdefault((tally.layer, tally.weights), []).append(tally.profile.mean())
     for seed in range(networks.noise):
         progress(f"network trained on shuffled targets {seed + 1} of {networks.noise}")
-        task = networks.fit(shuffled(panel, split.train, length, seed), seed)
+        own = networks.drawn("noise", seed)
+        task = networks.fit(shuffled(panel, split.train, length, own), own)
         _add(nulls, "noise", seed, survey(task, panel, origins, length, probes, lambda _: None, whole=False))
     return nulls
 

@@ -38,12 +38,17 @@ class Anew:
         with evaluating(self.subject):
             return self.subject.forecast(self.x_BLF, self.future_BHK, edits)
 
+    def followed(self, edits: Mapping[int, Edit]) -> Output:
+        """The same."""
+        return self.edited(edits)
+
 
 class Replay:
-    """The unedited forecast of some windows, with what went into each layer's block and came out of its attention.
+    """A forecast of some windows, with what went into each layer's block and came out of its attention.
 
-    An edit changes nothing before its layer, and one of head outputs z nothing before z: both are taken from the
-    unedited pass, so that the edited one gives the same bits as if all had been computed anew.
+    An edit changes nothing before its layer, and one of head outputs z nothing before z: both are taken from a pass
+    that is known, so that the edited one gives the same bits as if all had been computed anew. The pass known is the
+    unedited one, until another is followed.
     """
 
     def __init__(self, task: Task, panel: Panel, origins: Int[np.ndarray, " B"], length: int) -> None:
@@ -52,29 +57,43 @@ class Replay:
         self.future_BHK = torch.from_numpy(panel.future(origins)).to(task.device)
         self._inputs: dict[int, Tensor] = {}
         self._outputs: dict[int, Tensor] = {}
-        network = task.headed
-        with ExitStack() as stack:
-            for layer in range(network.layers):
-                keep = _keeping(self._inputs, layer)
-                stack.callback(network.blocks[layer].register_forward_pre_hook(keep).remove)
-                stack.enter_context(_attending(network.attention(layer), self._kept(layer)))
-            self.unedited = self._forecast({})
+        self._known: dict[int, Edit] = {}
+        self.unedited = self._forecast({}, keep=True)
 
     def edited(self, edits: Mapping[int, Edit]) -> Output:
         """The forecast with edits by layer."""
-        if not edits:
-            return self.unedited
-        network, first = self.task.headed, min(edits)
+        return self._forecast(edits, keep=False) if edits else self.unedited
+
+    def followed(self, edits: Mapping[int, Edit]) -> Output:
+        """The same, and later ones that begin with the very same edits are computed from where they differ."""
+        out = self._forecast(edits, keep=True)
+        self._known = dict(edits)
+        return out
+
+    def _forecast(self, edits: Mapping[int, Edit], *, keep: bool) -> Output:
+        network = self.task.headed
+        first = self._first_difference(edits) if self._inputs else 0
+        again = bool(self._inputs) and all(edit is None or edit.v is None for edit in self._both(first, edits))
         with ExitStack() as stack:
             for layer in range(first):
                 stack.enter_context(_standing_in(network.blocks, layer, _Given(self._inputs[first])))
-            if edits[first].v is None:
-                stack.enter_context(_attending(network.attention(first), lambda *_, **__: self._outputs[first]))
-            return self._forecast(edits)
+            if again:
+                output = self._outputs[first]
+                stack.enter_context(_attending(network.attention(first), lambda *_, **__: output))
+            for layer in range(first + again, network.layers) if keep else ():
+                stack.callback(network.blocks[layer].register_forward_pre_hook(_keeping(self._inputs, layer)).remove)
+                stack.enter_context(_attending(network.attention(layer), self._kept(layer)))
+            with evaluating(self.task):
+                return self.task.forecast(self.x_BLF, self.future_BHK, edits=edits)
 
-    def _forecast(self, edits: Mapping[int, Edit]) -> Output:
-        with evaluating(self.task):
-            return self.task.forecast(self.x_BLF, self.future_BHK, edits=edits)
+    def _first_difference(self, edits: Mapping[int, Edit]) -> int:
+        """The first layer whose edit is not the one of the pass that is known, or the last layer."""
+        layers = self.task.headed.layers
+        differing = (layer for layer in range(layers) if len({id(edit) for edit in self._both(layer, edits)}) > 1)
+        return next(differing, layers - 1)
+
+    def _both(self, layer: int, edits: Mapping[int, Edit]) -> tuple[Edit | None, Edit | None]:
+        return self._known.get(layer), edits.get(layer)
 
     def _kept(self, layer: int) -> Callable[..., Tensor]:
         attend = self.task.headed.attention(layer).attend

@@ -117,7 +117,7 @@ class ProbeSums:
                 share_n = mask.flags.sum(1) / queries.visible
                 self.chance_bN += by_block(share_n, block_n, count)[:, None]
             case "neighbours":
-                chance_mN, sides_mNk = _beside(attention_nNL, row_m, lag_m, queries.reach)
+                chance_mN, sides_mNk = beside(attention_nNL, row_m, lag_m, queries.reach)
                 self.chance_bN += by_block(chance_mN, block_m, count)
                 self.sides_bNk += by_block(sides_mNk, block_m, count)
             case "profile":
@@ -210,7 +210,7 @@ def by_block(
     return sums
 
 
-def _beside(
+def beside(
     attention_nNL: Float[np.ndarray, "n N L"],
     row_m: Int[np.ndarray, " m"],
     lag_m: Int[np.ndarray, " m"],

@@ -49,4 +49,4 @@ def width_facts(layer: int, module: Attention) -> Iterator[Fact]:
 
 def _product(left_NDd: torch.Tensor, right_NdD: torch.Tensor) -> Float[np.ndarray, "N d"]:
     r, s = (cast(torch.Tensor, qr(part)[1]) for part in (left_NDd, right_NdD.mT))
-    return cast(np.ndarray, svdvals(r @ s.mT).numpy())
+    return cast(np.ndarray, svdvals(r @ s.mT).cpu().numpy())

@@ -20,6 +20,8 @@ from forecaster.report.values import (
 
 COLUMNS = ("head", "probe", "kappa", "norm-weighted kappa", "chance", "odds", "q", "label", "targets", "reason")
 
+CHANGED = 0.05
+
 ByWeights = dict[str, Row]  # the raw and the norm-weighted row of one head, probe, stratum and direction
 
 
@@ -71,6 +73,29 @@ def unmeasured(heads: pd.DataFrame) -> list[str]:
             why = " ".join(dict.fromkeys((word(of_probe[0]["kappa"]), word(of_probe[0]["reason"]))))
             sentences.append(f"{probe} has no score: {why.strip() or 'not measurable'}.")
     return sentences
+
+
+def changes_table(tests: pd.DataFrame) -> list[str | Fold]:
+    """How many of the claims that were followed over time changed, and every test, folded."""
+    rows = sorted(records(tests), key=lambda row: 2.0 if (p := number(row["p"])) is None else p)
+    if not rows:
+        return []
+    changed = [row for row in rows if (q := number(row["q"])) is not None and q <= CHANGED]
+    columns = ("head", "of", "change", "before", "after", "p", "q", "in words")
+    lines = [
+        [
+            Cell(f"layer {whole(row['layer'])}, head {whole(row['head'])}"),
+            Cell(word(row["of"]), word(row["kind"])),
+            Cell(
+                word(row["change"]), f"{word(row['earliest'])} to {word(row['latest'])}" if word(row["change"]) else ""
+            ),
+            *(Cell(significant(row[name])) for name in ("before", "after", "p", "q")),
+            Cell(word(row["words"]), tone="prose"),
+        ]
+        for row in rows
+    ]
+    told = f"{len(changed)} of {len(rows)} followed over time changed at 5 % false discoveries."
+    return [told, Fold("Every test for a change", [Table("Smallest p first", columns, lines)])]
 
 
 def _pairs(heads: pd.DataFrame) -> list[ByWeights]:

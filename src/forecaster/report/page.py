@@ -11,8 +11,9 @@ from markupsafe import Markup
 from plotly.io import to_json  # pyright: ignore[reportUnknownVariableType]
 from plotly.offline import get_plotlyjs
 
-from forecaster.report import figures, head_figures
-from forecaster.report.head_tables import closest_heads, label_counts, labelled_heads, unmeasured
+from forecaster.report import drift_figures, figures, head_figures, pruning_figures
+from forecaster.report.head_tables import changes_table, closest_heads, label_counts, labelled_heads, unmeasured
+from forecaster.report.pruning_tables import group_redundancy
 from forecaster.report.quality import kinds
 from forecaster.report.readings import READINGS, SCORES, TESTS
 from forecaster.report.tables import Cell, Fold, Table, score_tables, verdict_tables
@@ -154,6 +155,26 @@ def _heads(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) ->
         parts += (
             [f"Drawn: of {count} heads the {drawn} whose ablation costs each target most."] if count > drawn else []
         )
+    return [*parts, *_together(tables, summary), *_over_time(tables)]
+
+
+def _together(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object]) -> list[Part]:
+    parts: list[Part] = []
+    if "redundancy" in tables and not tables["redundancy"].empty:
+        found = tables["redundancy"]
+        parts += [*group_redundancy(found), _picture("redundancy", pruning_figures.redundancy_matrix(found))]
+    if "pruning" in tables:
+        curve = _picture("pruning", pruning_figures.pruning_curve(tables["pruning"]))
+        parts += [*_texts(summary.get("pruning")), curve]
+    return parts
+
+
+def _over_time(tables: Mapping[str, pd.DataFrame]) -> list[Part]:
+    if "drift_tests" not in tables:
+        return []
+    tests, distances = tables["drift_tests"], tables["attention_distance"]
+    parts: list[Part] = [_picture("roles", drift_figures.roles(tables["drift"], tests)), *changes_table(tests)]
+    parts.append(_picture("strip", drift_figures.strip(distances, tables.get("closes"))))
     return parts
 
 

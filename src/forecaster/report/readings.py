@@ -53,6 +53,35 @@ READINGS = {
         "heads.",
         "Absent: no ablation of this run is a number.",
     ),
+    "redundancy": Reading(
+        "Which heads do the same",
+        "Every pair of heads at the last bar, those alike beside each other: the Jensen-Shannon distance of where they "
+        "look (0 the same bars, 1 none in common), or the linear CKA of what they write (1 the same up to turning and "
+        "scaling). The tree joins the most alike first; a short branch is a pair of which one may be enough.",
+        "Absent: fewer than three heads are left to compare.",
+    ),
+    "pruning": Reading(
+        "Pruning curve",
+        "What each target loses on test as heads are removed for good, those first that matter least by importance, "
+        "gradient (both ranked on validation) or stable rank; the band holds ten random orders. An order is worth "
+        "following where its line lies below the band. The dotted line is one hundredth of skill.",
+        "Absent: no loss of this run's pruning curve is a number.",
+    ),
+    "roles": Reading(
+        "Heads over the years",
+        "What each head was worth (rise of the loss with its output at its training mean), or its kappa, year by year "
+        "over all windows: blue is above 0, orange below, and a ring is where a change of level is placed (5 % false "
+        "discoveries over all that were tested). Dotted lines part training, validation and test: rises on training "
+        "dates flatter.",
+        "Absent: no head had a label or a target with skill that could be followed over the years.",
+    ),
+    "strip": Reading(
+        "A day's attention",
+        "How far each head's attention by lag lies from its own average on a day (Jensen-Shannon distance, 0 to 1), "
+        "less what is usual for it: blue farther off than usual, orange nearer, under the price. A head that looks at "
+        "fixed lags is pale throughout; a stretch of one colour is a stretch in which it looked elsewhere.",
+        "Absent: attention_distance.csv holds no number.",
+    ),
     "history": Reading(
         "Loss by epoch",
         "Mean loss by epoch: the ring is the epoch of least validation loss, whose weights made everything on this "
