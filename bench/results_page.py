@@ -8,10 +8,15 @@ from typing import Any
 import pandas as pd
 from validation_page import rate, table
 
+from forecaster.probes.drift import ALPHA
+from forecaster.probes.pruning import removable
+
 TITLES = {
     "sp500": "S&P 500 and NASDAQ, daily",
     "planted_hourly": "A planted market of hourly bars: r[t+1] = .7 r[t-34] + e, a week of 35 bars",
 }
+ORDERS = ("importance", "gradient", "stable_rank", "random")
+MANY = 1000  # times chance, from where on odds say no more
 COSTLY = 5  # heads shown of those that cost most to lose
 Run = dict[str, Any]
 
@@ -24,13 +29,16 @@ def page(kept: Path) -> str:
         runs = [run for run in runs if run["summary"].get("status") == "complete"]
         parts.append(f"## {title} (`experiment={experiment}`, {len(runs)} seeds)\n")
         parts += [scores(runs), LABELS, labels(runs), *told(runs), COSTS, costs(runs)] if runs else ["No run yet.\n"]
+        if runs and all("pruning" in run for run in runs):
+            parts += [PRUNING, removed(runs), ANCHORS, REDUNDANCY, pairs(runs), groups(runs), DRIFT, changed(runs)]
     return "\n".join(parts)
 
 
 def read(folder: Path) -> Run:
     """Summary and tables of a run."""
-    names = ("scores", "heads", "knockouts", "head_nulls")
-    tables = {name: pd.read_csv(folder / f"{name}.csv", keep_default_na=False) for name in names}
+    names = ("scores", "heads", "knockouts", "head_nulls", "pruning", "redundancy", "drift_tests")
+    paths = {name: folder / f"{name}.csv" for name in names}
+    tables = {name: pd.read_csv(path, keep_default_na=False) for name, path in paths.items() if path.is_file()}
     return {"summary": json.loads((folder / "summary.json").read_text()), **tables}
 
 
@@ -70,7 +78,7 @@ def labels(runs: Sequence[Run]) -> str:
         )
     columns = (
         "probe",
-        "pattern by shifts or placebo lags",
+        "pattern but for the noise null",
         "their kappa",
         "noise null",
         "pattern above it",
@@ -90,7 +98,7 @@ def told(runs: Sequence[Run]) -> Iterator[str]:
                     f"{row['layer']}.{row['head']}",
                     row["probe"],
                     f"{float(row['kappa']):.3f} [{float(row['low']):.3f}, {float(row['high']):.3f}]",
-                    f"{float(row['odds']):.1f}",
+                    _odds(float(row["odds"])),
                     row["targets"],
                     ", ".join(_costs_of(run, row)),
                 )
@@ -118,9 +126,77 @@ def costs(runs: Sequence[Run]) -> str:
     return table(columns, rows) if rows else "No skill gate is open: nothing can be lost.\n"
 
 
+def removed(runs: Sequence[Run]) -> str:
+    """How many heads each order can remove on test, by seed, and over seeds."""
+    rows, ours = [], []
+    for run in runs:
+        curve = run["pruning"].replace({"seed": {"": None}})
+        count = int(curve["removed"].max())
+        share = {}
+        for order in ORDERS:
+            found = removable(curve, order, "test") or {}
+            share[order] = [of / count for of in found.values()]
+        ours += share["importance"]
+        lot = pd.Series(share["random"])
+        cells = [f"{share[order][0]:.0%}" for order in ORDERS[:-1]]
+        cells.append(f"{lot.median():.0%} ({lot.min():.0%} to {lot.max():.0%})")
+        ends = curve.query("order == 'importance' and part == 'test' and skill_share != ''")
+        ends = ends[ends["removed"] == count]
+        lost = [f"{row['target']} {float(row['skill_share']):.1%}" for _, row in ends.iterrows()]
+        rows.append((run["summary"]["seed"], *cells, ", ".join(lost)))
+    mean = pd.Series(ours)
+    told = f"Over seeds, by importance: mean {mean.mean():.0%}, standard deviation {mean.std():.0%}, "
+    told += f"{mean.min():.0%} to {mean.max():.0%}.\n"
+    columns = ("seed", "importance", "gradient", "stable rank", "by lot, median of 10 (range)", "lost without any head")
+    return table(columns, rows) + "\n" + told
+
+
+def pairs(runs: Sequence[Run]) -> str:
+    """How alike heads of one layer are, by layer."""
+    rows = []
+    for run in runs:
+        both = run["redundancy"].query("kind != 'group'")
+        both = both[both["layer"].astype(str) == both["other_layer"].astype(str)].astype({"value": float})
+        for layer, of in both.groupby("layer"):
+            cells = []
+            for kind in ("js", "cka"):
+                values = of.loc[of["kind"] == kind, "value"]
+                cells.append(f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})")
+            rows.append((run["summary"]["seed"], layer, *cells))
+    return table(("seed", "layer", "Jensen-Shannon distance", "CKA"), rows)
+
+
+def groups(runs: Sequence[Run]) -> str:
+    """Group redundancy of every label and layer, where the joint rise is seen."""
+    rows = []
+    for run in runs:
+        for _, row in run["redundancy"].query("kind == 'group' and value != ''").iterrows():
+            group = row["probe"] or f"layer {row['layer']}"
+            low, high = (f"{float(row[end]):.2f}" if row[end] != "" else "–" for end in ("low", "high"))
+            rows.append((group, run["summary"]["seed"], row["target"], f"{float(row['value']):.2f} [{low}, {high}]"))
+    if not rows:
+        return "No group's joint rise has an interval above 0: no group redundancy can be given.\n"
+    return table(("group", "seed", "target", "group redundancy"), sorted(rows))
+
+
+def changed(runs: Sequence[Run]) -> str:
+    """How many claims were tested for a change over the years, and those that changed."""
+    tests = [(run["summary"]["seed"], row) for run in runs for _, row in run["drift_tests"].iterrows()]
+    tested = [(seed, row) for seed, row in tests if row["p"] != ""]
+    found = [(seed, row) for seed, row in tested if float(row["q"]) <= ALPHA]
+    lines = [f"Changed: {len(found)} of {len(tested)} claims tested; {len(tests) - len(tested)} could not be tested.\n"]
+    lines += [f"- seed {seed}, head {row['layer']}.{row['head']}: {row['words']}\n" for seed, row in found]
+    return "\n".join(lines)
+
+
+def _odds(odds: float) -> str:
+    return f"over {MANY:,}" if odds > MANY else f"{odds:.1f}"
+
+
 def _costs_of(run: Run, head: "pd.Series[Any]") -> Iterator[str]:
     alone = run["knockouts"].query("kind == 'mean' and skill_share != ''")
-    for _, row in alone[(alone["layer"] == head["layer"]) & (alone["head"] == head["head"])].iterrows():
+    alone = alone.assign(place=alone["layer"].astype(str) + "." + alone["head"].astype(str))
+    for _, row in alone[alone["place"] == f"{head['layer']}.{head['head']}"].iterrows():
         scale = float(row["skill_share"]) / float(row["rise"])
         low, high = float(row["low"]) * scale, float(row["high"]) * scale
         yield f"{row['target']} {float(row['skill_share']):.1%} [{low:.1%}, {high:.1%}]"
@@ -175,4 +251,20 @@ shuffled targets, of the largest kappa of any head.
 COSTS = """\
 What it costs to lose a single head (mean-ablation on test; share of the skill over the naive forecast; `*`: the
 interval includes 0), where the skill gate is open:
+"""
+PRUNING = """\
+Share of the heads that can go while no target with an open gate loses more than 1 % of its skill on test, at that step
+and at each before; heads ranked on validation ([pruning.md](pruning.md)):
+"""
+ANCHORS = """\
+Beside it: Michel et al. (2019) removed 20 % (translation) to 40 % (BERT) of heads at little loss; Voita et al. (2019)
+kept 10 of 48 encoder heads for .15 BLEU, fine-tuned with a penalty on heads. These are other tasks, sizes and bounds.
+"""
+REDUNDANCY = """\
+How alike the heads of one layer are: mean and range over its pairs of the distance of where they look (0 alike, 1
+disjoint) and of CKA of what they write (1 alike). Group redundancy is 1 - sum of single rises / joint rise, of the
+heads of a label or a layer, where the joint rise's interval is above 0:
+"""
+DRIFT = """\
+Over the years ([drift.md](drift.md)), Benjamini-Hochberg at 5 % within each seed:
 """
