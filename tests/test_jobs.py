@@ -12,7 +12,7 @@ import pytest
 from hydra.errors import MissingConfigException
 
 from commands import ROOT, Commands, runs, served, started
-from forecaster import jobs
+from forecaster import jobs, tally
 from forecaster.compose import configured, to_yaml
 from forecaster.errors import ConfigError
 from forecaster.explain import EXTRAS, TYPED, explain
@@ -265,3 +265,14 @@ def test_when_a_launcher_or_an_interval_is_given_where_none_can_be_then_one_line
 def test_when_a_setting_of_a_launcher_names_code_then_it_is_refused(run: Commands, tmp_path: Path, line: str) -> None:
     told = run.refused(tmp_path, "-m", "experiment=smoke", "seed=1,2", f"++{line}")
     assert told == f"{line} is code called by name (in the command line or a file); remove it"
+
+
+def test_what_a_run_takes_is_read_off_whole_trainings_not_off_what_was_made_from_one(tmp_path):
+    for name, summary in {
+        "1": {"status": "complete", "timings": {"training": 3.0, "scores": 1.0}},
+        "1/prune-x": {"status": "complete", "timings": {"scores": 9.0}, "of": "1"},
+        "2": {"status": "interrupted", "timings": {"training": 7.0}},
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+    assert [cost.seconds for cost in tally.earlier(tmp_path)] == [4.0]

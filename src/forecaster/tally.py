@@ -153,10 +153,13 @@ def duration(seconds: float) -> str:
 
 
 def _measured(run: Path) -> Cost | None:
-    """Seconds of a complete run's stations and the bytes of its files; None of one that is not complete."""
+    """Seconds of a complete run's stations and the bytes of its files; None of one that is not complete, or that was
+    made from another run.
+    """
     try:
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-        return Cost(float(sum(summary["timings"].values())), _size(run)) if summary["status"] == "complete" else None
+        counts = summary["status"] == "complete" and "of" not in summary
+        return Cost(float(sum(summary["timings"].values())), _size(run)) if counts else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no run of ours: it measures nothing
         return None
 
