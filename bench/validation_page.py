@@ -202,7 +202,7 @@ def planted(kept: Path) -> str:
         "runs with a functional head of the kind",
         "heads functional for another kind",
     )
-    return table(columns, rows)
+    return table(columns, rows) + "\n" + PLANTED_NOTE
 
 
 def _complete(summary: Path) -> bool:
@@ -239,3 +239,8 @@ the others. Kappa against the planted share on backgrounds that have no kappa of
 """
 CROSSED = "\nLarge moves, volume spikes and pivots fall on the same bars. What is left in the joint fit:\n"
 POSITIONAL = "\nThe full rules on random positional heads, weights exp(N(0, 1)) by lag, 100 a seed:\n"
+PLANTED_NOTE = """\
+Labels without the noise null (`probes=default`). The rule of `planted_trend` reads a large move, turns its sign on two
+weekdays and takes the move back over five bars: that heads there are functional for large moves or a week is not all
+error; how much of it is, is not known.
+"""
