@@ -84,7 +84,19 @@ def labels(runs: Sequence[Run]) -> str:
         "pattern above it",
         "functional",
     )
-    return table(columns, rows) if rows else "No head of any seed has a pattern.\n"
+    return table(columns, rows) + "\n" + in_words(runs) if rows else "No head of any seed has a pattern.\n"
+
+
+def in_words(runs: Sequence[Run]) -> str:
+    """What the labels come to."""
+    probes = dict.fromkeys(runs[0]["heads"]["probe"])
+    counts = [_counts(run, probe) for run in runs for probe in probes]
+    shifted, pattern, functional = (sum(column) for column in zip(*counts, strict=True))
+    heads = sum(len(_last(run, next(iter(probes)))) for run in runs)
+    return (
+        f"Of {heads} heads in {len(runs)} networks, {shifted} patterns pass every test but the noise null, {pattern} "
+        f"of them that too, and {functional} are functional.\n"
+    )
 
 
 def told(runs: Sequence[Run]) -> Iterator[str]:
@@ -128,7 +140,7 @@ def costs(runs: Sequence[Run]) -> str:
 
 def removed(runs: Sequence[Run]) -> str:
     """How many heads each order can remove on test, by seed, and over seeds."""
-    rows, ours = [], []
+    rows, ours, medians = [], [], []
     for run in runs:
         curve = run["pruning"].replace({"seed": {"": None}})
         count = int(curve["removed"].max())
@@ -138,6 +150,7 @@ def removed(runs: Sequence[Run]) -> str:
             share[order] = [of / count for of in found.values()]
         ours += share["importance"]
         lot = pd.Series(share["random"])
+        medians.append(float(lot.median()))
         cells = [f"{share[order][0]:.0%}" for order in ORDERS[:-1]]
         cells.append(f"{lot.median():.0%} ({lot.min():.0%} to {lot.max():.0%})")
         ends = curve.query("order == 'importance' and part == 'test' and skill_share != ''")
@@ -146,7 +159,7 @@ def removed(runs: Sequence[Run]) -> str:
         rows.append((run["summary"]["seed"], *cells, ", ".join(lost)))
     mean = pd.Series(ours)
     told = f"Over seeds, by importance: mean {mean.mean():.0%}, standard deviation {mean.std():.0%}, "
-    told += f"{mean.min():.0%} to {mean.max():.0%}.\n"
+    told += f"{mean.min():.0%} to {mean.max():.0%}; by lot the median's mean is {pd.Series(medians).mean():.0%}.\n"
     columns = ("seed", "importance", "gradient", "stable rank", "by lot, median of 10 (range)", "lost without any head")
     return table(columns, rows) + "\n" + told
 

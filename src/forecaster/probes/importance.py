@@ -19,7 +19,7 @@ from forecaster.probes.width import singular_values
 from forecaster.windows.panel import Panel
 
 BATCH: Final = 256  # windows whose graph is held at once
-# `target` is "all" where every target counts: importance is the mean over open targets of the share of skill.
+# `target` is "all" where every target counts: importance is the share of skill of the open target that loses most.
 IMPORTANCE_COLUMNS: Final = ("layer", "head", "measure", "target", "value", "low", "high", "skill_share")
 
 

@@ -53,12 +53,14 @@ class Ground:
         return [c for c, gate in enumerate(self.gates) if gate.open and gate.skill > 0]
 
     def cost(self, by_target_C: Float[np.ndarray, " C"]) -> float:
-        """One figure for what all targets lose: the mean over open ones of the share of skill.
+        """One figure for what all targets lose: the share of skill of the open one that loses most.
+
+        No target may lose more than the bound, so that a gain for one, by chance or not, pays for nothing.
 
         Where none is open: the mean over all of the share of the network's own loss, so that heads still have an order.
         """
         if self.open:
-            return float(np.mean([by_target_C[c] / self.gates[c].skill for c in self.open]))
+            return float(np.max([by_target_C[c] / self.gates[c].skill for c in self.open]))
         return float((by_target_C / self.loss_nC.mean(0)).mean())
 
 
