@@ -73,6 +73,18 @@ def test_every_file_of_a_run_is_there_and_parses(trained: Path) -> None:
     assert page.startswith("<!DOCTYPE html>")
 
 
+def test_one_window_of_each_held_out_part_is_scored_and_probed_in_words(tmp_path: Path) -> None:
+    days = ("split.train_end=2025-12-24", "split.validation_end=2025-12-29")
+    done = command("train.py", *SMALL, *days, f"hydra.run.dir={tmp_path / 'run'}")
+    assert (done.returncode, "Warning" in done.stderr, "Traceback" in done.stderr) == (0, False, False), done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["windows"]["test"], "attainable_r2" in summary) == (1, False)
+    reasons = pd.read_csv(tmp_path / "run" / "heads.csv")["reason"]
+    assert reasons.str.contains("too few|not measurable").all()
+    for table in (tmp_path / "run").glob("*.csv"):
+        assert "nan" not in table.read_text().lower().split(","), table.name
+
+
 def test_windows_of_the_parts_are_those_of_the_formula(trained: Path) -> None:
     summary = json.loads((trained / "summary.json").read_text())
     counted = sum(summary["windows"].values()) + summary["purged"]

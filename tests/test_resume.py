@@ -307,3 +307,34 @@ def test_when_a_run_goes_on_then_only_what_was_left_half_written_goes(tmp_path: 
     assert not any(path.exists() for path in half)
     assert all(path.exists() for path in own)
     assert (tmp_path / "run" / ".idea.folder12").is_dir()
+
+
+STRICT = (*TINY, "probes=strict", "probes.noise_seeds=2", "probes.random_inits=1")
+PROBED = ("head_facts", "lag_profiles", "head_nulls", "redundancy", "importance", "pruning", "drift", "drift_tests")
+
+
+@pytest.fixture(scope="module")
+def strict(train: Trainings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with strict probes that was never stopped."""
+    directory = tmp_path_factory.mktemp("strict") / "run"
+    ended = train(*STRICT, f"hydra.run.dir={directory}")
+    assert ended.code == 0, ended.err
+    return directory
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_when_asked_to_stop_while_a_null_trains_then_the_run_stops_and_not_that_training_alone(
+    number: int, code: int, train: Trainings, strict: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    stopped = train(*STRICT, f"hydra.run.dir={directory}", step=3 * STEPS + 2, signal=number)
+    assert stopped.code == code, stopped.err
+    assert "shuffled targets 1 of 2" in stopped.err
+    assert "shuffled targets 2 of 2" not in stopped.err
+    assert run.read_summary(directory)["status"] == "interrupted"
+    assert not (directory / "heads.csv").exists()
+    resumed = train(f"resume={directory}")
+    assert resumed.code == 0, resumed.err
+    assert_same(directory, strict)
+    for name in PROBED:
+        assert (directory / f"{name}.csv").read_bytes() == (strict / f"{name}.csv").read_bytes(), name

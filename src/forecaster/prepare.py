@@ -141,11 +141,14 @@ def versions() -> dict[str, str]:
 
 
 def attainable(line: Line) -> dict[str, float]:
-    """Of a planted market with a rule: the R2 that the rule itself reaches on the test part, one step ahead."""
+    """Of a planted market with a rule: the R2 that the rule itself reaches on the test part, one step ahead.
+
+    Nothing where that is undefined: of one window, or of returns that are all the same.
+    """
     source, built = line.config.source, line.panel
     if not isinstance(source, Planted) or source.market == "noise" or "return" not in built.target_names:
         return {}
     actual = built.targets[line.split.test, 0, built.target_names.index("return")]
     forecast = planted.expected(source.market, source.bars, source.seed, source.phi)[line.split.test + 1]
-    errors = float(((actual - forecast) ** 2).sum())
-    return {"attainable_r2": round(1.0 - errors / float(((actual - actual.mean()) ** 2).sum()), 4)}
+    errors, spread = float(((actual - forecast) ** 2).sum()), float(((actual - actual.mean()) ** 2).sum())
+    return {"attainable_r2": round(1.0 - errors / spread, 4)} if spread > 0 else {}
