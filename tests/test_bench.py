@@ -167,6 +167,9 @@ def test_when_only_the_noise_null_fails_a_head_then_results_count_it_before_that
     nulls = page.pd.DataFrame({"null": "noise", "probe": "large_move", "weights": "raw", "kappa": ["0.40", "0.42"]})
     run = {"heads": heads, "head_nulls": nulls, "summary": {"seed": 0}}
     assert page._counts(run, "large_move") == (2, 1, 1)
-    row = page.labels([run]).splitlines()[-1]
+    row, _, words = page.labels([run]).splitlines()[-3:]
+    assert words.startswith(
+        "Of 4 heads in 1 networks, 2 patterns pass every test but the noise null, 1 of them that too"
+    )
     assert row.startswith("| large_move | 2 of 4 (50.0%, 6.8% to 93.2%) | 0.140 to 0.140 | 0.419 to 0.419 | 1 of 4 ")
     assert row.endswith("| 1 in 1 of 1 seeds |")

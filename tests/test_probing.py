@@ -132,7 +132,7 @@ def test_nulls_ask_for_networks_of_ones_own(data):
         return Last(100 + seed)
 
     found = probe_model(Last(), data, forecast, untrained=untrained, retrained=retrained, causal=False)
-    assert seeds == list(range(20))
+    assert len(set(seeds)) == 20
     assert len(targets) == 5
     assert targets[0].shape == data.panel.targets.shape
     rows = found.head_nulls.groupby("null")["seed"].nunique()

@@ -141,8 +141,11 @@ def test_figures_are_the_same_whatever_the_batch(small_task, garch, monkeypatch)
     monkeypatch.setattr("forecaster.probes.capture.batches.__defaults__", (100,))
     monkeypatch.setattr("forecaster.probes.capture.looks.__defaults__", (100,))
     parted = probe(task, garch, parts, 12)
-    for column in ("kappa", "low", "high", "chance"):
+    for column in ("kappa", "low", "high", "chance", "p", "q", "partial_mass"):
         np.testing.assert_allclose(parted.heads[column], whole.heads[column], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(parted.heads["odds"], whole.heads["odds"], rtol=1e-6, atol=1e-6)
+    same = ["layer", "head", "probe", "stratum", "direction", "weights", "label", "targets"]
+    pd.testing.assert_frame_equal(parted.heads[same], whole.heads[same])
     np.testing.assert_allclose(parted.knockouts["rise"], whole.knockouts["rise"], rtol=1e-5, atol=1e-6)
 
 
