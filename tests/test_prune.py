@@ -218,6 +218,9 @@ def test_a_curve_without_an_open_target_decides_nothing(
     run.write_table(copy, "pruning", table[table["removed"] < 9])
     with pytest.raises(DataError, match="is of another network: remove it"):
         prune.prune(copy, prune.Asked("share=.25", share=0.25))
+    run.write_table(copy, "pruning", table.assign(loss=1.001 * table["loss"]))  # another seed's
+    with pytest.raises(DataError, match="is of another network: remove it"):
+        prune.prune(copy, prune.Asked("share=.25", share=0.25))
 
 
 def test_compare_holds_it_against_the_whole_run_and_tells_what_is_removable(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,8 @@ from forecaster.probes.removal import Ground, constants, ground
 from forecaster.saved import load
 from forecaster.training import checkpoints
 from forecaster.training.task import Task
+
+SAME: Final = 1e-4  # of a loss: floats of another machine, not another network
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,13 @@ def prune(directory: Path, asked: Asked) -> tuple[Path, str]:
         )
     table = _curve(found, directory)
     order = heads_in_order(table)
-    if sorted(order) != heads:
+    test = ground(found.task, found.panel, found.split, found.length, "test")
+    if sorted(order) != heads or not _same_loss(table, test):
         raise DataError(f"{directory / 'pruning.csv'} is of another network: remove it, it is then measured again")
     removed = order[: _number(table, len(heads), asked)]
     outputs = constants(training_means(found.task, found.panel, found.split.train, found.length))
     smaller = deepcopy(found.task)
     cut.remove(smaller.headed, removed, outputs)
-    test = ground(found.task, found.panel, found.split, found.length, "test")
     loss_C = _loss(smaller, found, test)
     kept = [
         [head for at, head in heads if at == layer and (at, head) not in removed]
@@ -120,6 +123,14 @@ def _curve(found: Line, directory: Path) -> pd.DataFrame:
             table = curve.draw(found, directory, say).pruning
             line.write_report(directory)
     return table
+
+
+def _same_loss(table: pd.DataFrame, test: Ground) -> bool:
+    """Whether the curve begins with this network's loss on test; another seed's has the same heads."""
+    begins = table.query("removed == 0 and part == 'test' and order == 'importance'")
+    told = dict(zip(begins["target"], begins["loss"].astype(float), strict=True))
+    own = {gate.target: float(test.loss_nC[:, c].mean()) for c, gate in enumerate(test.gates)}
+    return told.keys() == own.keys() and all(abs(told[name] / loss - 1) < SAME for name, loss in own.items())
 
 
 def _number(table: pd.DataFrame, count: int, asked: Asked) -> int:
