@@ -14,7 +14,6 @@ CONTENT = ("large_move", "volume_spike", "trend_origin")
 PLANTED = {
     "planted_recency": ("recency",),
     "planted_weekly": ("weekly_target",),
-    "planted_hourly": ("weekly_target",),
     "planted_large_move": ("large_move",),
     "planted_volume": ("volume_spike",),
     "planted_trend": ("trend_origin",),
