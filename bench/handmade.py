@@ -21,10 +21,12 @@ from forecaster.training.task import Recipe, Task
 from forecaster.windows import scaling, splits
 from forecaster.windows.panel import Panel, build
 
-LENGTH = 64
+LENGTH, SHORT = 64, 32
 SESSIONS, SYMBOLS = 1600, 2
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 0.9)
 WEEK = 5
+MARKS = {"own marks, soft": 1.0, "own marks, sharp": 4.0}  # c of exp(c g)
+MARKED = 16  # heads of own marks in a model
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,17 @@ class Case:
     block_n: np.ndarray
 
 
-def case(seed: int) -> Case:
+def case(seed: int, length: int = LENGTH) -> Case:
     """GARCH(.08, .90) returns with t4 noise, volume coupled to |r|, real XNYS sessions; two symbols."""
     panel = build(planted.load("noise", SESSIONS, seed, symbols=SYMBOLS), ("return",), 1)
-    origins = panel.origins(LENGTH)
-    full = np.full(len(origins), LENGTH)
-    queries = Queries(origins, full, full, LENGTH)
-    probes = standard(panel, origins, LENGTH)
+    origins = panel.origins(length)
+    full = np.full(len(origins), length)
+    queries = Queries(origins, full, full, length)
+    probes = standard(panel, origins, length)
     masks = {probe.name: probe.at(panel, queries) for probe in probes}
     ids, times = panel.symbol_ids[origins], panel.times[origins]
-    shifts = {probe.name: Shifts(masks[probe.name], ids, times, LENGTH) for probe in probes if probe.content}
-    return Case(panel, queries, probes, masks, shifts, blocks(times, LENGTH))
+    shifts = {probe.name: Shifts(masks[probe.name], ids, times, length) for probe in probes if probe.content}
+    return Case(panel, queries, probes, masks, shifts, blocks(times, length))
 
 
 def backgrounds(made: Case, seed: int) -> dict[str, np.ndarray]:
@@ -71,6 +73,18 @@ def backgrounds(made: Case, seed: int) -> dict[str, np.ndarray]:
     heads = {name: np.broadcast_to(shape, (count, LENGTH)) for name, shape in shapes.items()}
     made_up = {name: shape / shape.sum(-1, keepdims=True) for name, shape in heads.items()}
     return made_up | {"random initialisation": untrained(made, seed)}
+
+
+def own_marks(made: Case, seed: int, contrast: float) -> list[np.ndarray]:
+    """Attention [n, L] of heads that follow bars by date and nothing in them: exp(c g), g noise of each symbol's bars.
+
+    A bar keeps its mark in every window that holds it.
+    """
+    rng = np.random.default_rng((seed, 3, int(contrast)))
+    panel = made.panel
+    row_nL = panel.rows(made.queries.rows, LENGTH)[:, ::-1]
+    marks = [np.exp(contrast * rng.normal(size=len(panel.times))[row_nL]) for _ in range(MARKED)]
+    return [mark / mark.sum(-1, keepdims=True) for mark in marks]
 
 
 def untrained(made: Case, seed: int) -> np.ndarray:
@@ -112,14 +126,14 @@ def judged(made: Case, heads: Sequence[np.ndarray], nulls: int) -> tuple[dict[st
 
     The first `nulls` heads are a family of their own; each other one is judged beside them, as one of nulls + 1 heads.
     """
-    count, block_count = len(heads), int(made.block_n.max()) + 1
+    count, block_count, length = len(heads), int(made.block_n.max()) + 1, made.queries.span
     flagging = [probe.name for probe in made.probes if probe.chance != "visible"]
     tally = Tally(
         *(0, "last", "past", "raw"),
-        profile=ProfileSums(block_count, count, LENGTH),
-        probes={probe.name: ProbeSums(probe, block_count, count, LENGTH) for probe in made.probes},
+        profile=ProfileSums(block_count, count, length),
+        probes={probe.name: ProbeSums(probe, block_count, count, length) for probe in made.probes},
         nulls={name: ShiftNull(shifts, count) for name, shifts in made.shifts.items()},
-        joint=JointSums(flagging, block_count, count, LENGTH),
+        joint=JointSums(flagging, block_count, count, length),
     )
     for part, queries, masks in pieces(made):
         tally.add(np.stack([head[part] for head in heads], axis=1), masks, queries, made.block_n[part])
@@ -138,7 +152,7 @@ def judged(made: Case, heads: Sequence[np.ndarray], nulls: int) -> tuple[dict[st
 def pieces(made: Case) -> Iterator[tuple[slice, Queries, dict[str, Mask]]]:
     """The queries batch by batch, with their masks."""
     queries = made.queries
-    for part in batches(len(queries.rows)):
+    for part in batches(len(queries.rows), queries.span):
         own = replace(queries, rows=queries.rows[part], reach=queries.reach[part], visible=queries.visible[part])
         yield part, own, {name: Mask(mask.flags[part], mask.measurable[part]) for name, mask in made.masks.items()}
 

@@ -5,6 +5,7 @@ series. time: processor time of the passes that look, against the network's plai
 on the same windows, one thread: median over rounds of the ratio within a round, beside what is asked of it.
 """
 
+import ctypes
 import subprocess
 import sys
 import time
@@ -94,6 +95,7 @@ def memory(symbols: int, windows: int) -> None:
     panel = made(symbols, windows, length)
     task, origins = task_for(panel, length), origins_of(panel, length)
     forecast(task, panel, origins[:512], length)  # what torch holds from its first pass on
+    ctypes.CDLL(None).malloc_trim(0)  # glibc keeps a part of it, more or less by chance
     before = resident()
     start = time.process_time()
     with Peak() as peak:
@@ -132,7 +134,7 @@ def times(length: int, windows: int) -> None:
     probes = standard(panel, origins, length)
 
     def plain() -> None:
-        for part in batches(len(origins)):
+        for part in batches(len(origins), length):
             forecast(task, panel, origins[part], length)
 
     def last() -> None:

@@ -169,7 +169,53 @@ def test_when_only_the_noise_null_fails_a_head_then_results_count_it_before_that
     assert page._counts(run, "large_move") == (2, 1, 1)
     row, _, words = page.labels([run]).splitlines()[-3:]
     assert words.startswith(
-        "Of 4 heads in 1 networks, 2 patterns pass every test but the noise null, 1 of them that too"
+        "Of 4 heads in 1 networks, 2 patterns pass every test but the noise null, 1 of them that too (some pattern in 1 of 1"
     )
     assert row.startswith("| large_move | 2 of 4 (50.0%, 6.8% to 93.2%) | 0.140 to 0.140 | 0.419 to 0.419 | 1 of 4 ")
     assert row.endswith("| 1 in 1 of 1 seeds |")
+
+
+@pytest.mark.parametrize("script", ["validate", "results"])
+def test_when_nothing_is_kept_then_no_page_is_written_and_a_line_says_what_to_do(
+    bench, monkeypatch, tmp_path, capsys, script
+):
+    module = bench(script)
+    monkeypatch.setattr(bench("validate"), "ROOT", tmp_path)
+    monkeypatch.setattr(module, "KEPT", tmp_path / "kept")
+    assert module.main(["report"]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert str(tmp_path / "kept") in said.err
+    assert len(said.err.splitlines()) == 1
+    assert not list(tmp_path.rglob("*.md"))
+
+
+def test_when_less_than_the_full_set_is_kept_then_the_page_in_docs_stays(bench, monkeypatch, tmp_path, capsys):
+    validate = bench("validate")
+    monkeypatch.setattr(validate, "ROOT", tmp_path)
+    monkeypatch.setattr(validate, "KEPT", tmp_path / "kept")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "validation.md").write_text("whole")
+    validate.keep("short", 0, {"positional": []})
+    assert validate.main(["report"]) == 0
+    assert (tmp_path / "docs" / "validation.md").read_text() == "whole"
+    assert "(0 seeds)" in (tmp_path / "kept" / "validation.md").read_text()
+    assert "docs/validation.md stays" in capsys.readouterr().out
+    monkeypatch.setattr(validate, "jobs", lambda size, only: iter(()))
+    assert validate.main(["report"]) == 0
+    assert "(0 seeds)" in (tmp_path / "docs" / "validation.md").read_text()
+
+
+def test_when_every_gate_is_closed_then_false_patterns_are_counted_and_no_head_could_be_functional(bench, tmp_path):
+    page = bench("validation_page")
+    run = tmp_path / "planted_noise" / "0"
+    run.mkdir(parents=True)
+    gates = ["return: no skill (p = 0.4, not below 0.01): no head is called functional for it"]
+    (run / "summary.json").write_text(page.json.dumps({"status": "complete", "gates": gates}))
+    heads = page.pd.DataFrame({"layer": 0, "head": [0, 1, 1], "probe": ["large_move", "large_move", "weekly"]})
+    heads.assign(label=["none", "pattern", "pattern"]).to_csv(run / "heads.csv", index=False)
+    score = {"symbol": ["all"], "metric": ["r2"], "model": ["attention"], "value": [-0.01]}
+    page.pd.DataFrame(score).to_csv(run / "scores.csv", index=False)
+    row = page.planted(tmp_path).splitlines()[2]
+    assert "1 of 2 (50.0%, 1.3% to 98.7%): large_move 1, weekly 1" in row
+    assert "none could be; gate open in 0 of 1 (0.0%, 0.0% to 97.5%) runs" in row

@@ -140,6 +140,14 @@ def test_a_run_that_was_not_probed_has_no_heads_to_tell_of(copy: Path) -> None:
     assert done.stdout == "copy: gru has no attention heads to probe\n"
 
 
+def test_a_probing_that_asks_for_nothing_is_refused(copy: Path) -> None:
+    done = command("probe", "run=copy", "probes=off", cwd=copy.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: probes=off asks for nothing (in the command line); write probes=fast, default or strict\n"
+    )
+
+
 def test_heads_are_followed_over_the_years_where_asked(copy: Path) -> None:
     done = line.probe(copy, ["probes.drift=true"])
     assert done.parent == copy

@@ -15,9 +15,9 @@ from forecaster.compose import configured, to_yaml
 from forecaster.errors import ConfigError, DataError
 from forecaster.nulls import networks
 from forecaster.probes.capture import forecast
-from forecaster.probes.knockout import training_means
+from forecaster.probes.knockout import Gate, training_means
 from forecaster.probes.pruning import heads_in_order
-from forecaster.probes.removal import Removals, constants, ground
+from forecaster.probes.removal import Ground, Removals, constants, ground
 from forecaster.training import checkpoints, keeping
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +72,18 @@ def test_it_removes_what_it_says_and_the_run_keeps_its_curve(trained: Path, prun
     for name in ("config.yaml", "bars.parquet", "scores.csv", "heads.csv", "report.html", "checkpoints/best.ckpt"):
         assert (directory / name).is_file(), name
     assert (directory / "config.yaml").read_bytes() == (trained / "config.yaml").read_bytes()
+
+
+def test_a_loss_and_a_gain_are_told_as_shares_of_skill() -> None:
+    gates = [Gate("return", "zero", 0.4, 0.1), Gate("volume", "mean", 1e-9, 0.2), Gate("volatility", "mean", 1e-9, 0.5)]
+    nothing = np.zeros((2, 3))
+    test = Ground("test", np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64), nothing, nothing + 1.0, gates)
+    lines = prune.told([(0, 1)], [[0]], (200, 150), test, np.array([1.5, 1.002, 0.93])).splitlines()
+    assert lines[2:] == [
+        "return: loss on test 1 before, 1.5 after (no skill on test to lose)",
+        "volume: loss on test 1 before, 1.002 after (loses 1.0 % of its skill)",
+        "volatility: loss on test 1 before, 0.93 after (gains 14.0 % of its skill)",
+    ]
 
 
 def test_the_smaller_network_forecasts_as_the_masked_one_and_loses_what_the_curve_says(

@@ -183,7 +183,9 @@ def _verb(arguments: Sequence[str]) -> int:
     if verb == "report" and overrides:
         raise ConfigError(f"{overrides[0]} changes no report (in {TYPED}); write forecaster report run=DIR")
     for directory in directories:
-        load(directory / "config.yaml", overrides)
+        asked = load(directory / "config.yaml", overrides).probes
+        if verb == "probe" and not asked.enabled and any(line.startswith("probes") for line in overrides):
+            raise ConfigError(f"probes=off asks for nothing (in {TYPED}); write probes=fast, default or strict")
     from forecaster import line  # torch
 
     match verb:

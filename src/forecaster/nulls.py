@@ -61,7 +61,15 @@ def networks(line: Line, directory: Path, say: Callable[[str], None]) -> Network
             task.load_state_dict(checkpoints.weights(checkpoints.load(Path(folder) / checkpoints.LAST)))
         return task
 
-    return Networks(fresh, trained, asked.random_inits, asked.noise_seeds if epochs else 0, line.config.seed)
+    without = "" if epochs else "they take a training's bars and its kept checkpoint"
+    return Networks(
+        fresh,
+        trained,
+        asked.random_inits,
+        asked.noise_seeds if epochs else 0,
+        line.config.seed,
+        without if asked.noise_seeds else "",
+    )
 
 
 def _epochs(directory: Path) -> int:

@@ -108,7 +108,14 @@ def small_task() -> Callable[..., Task]:
     """Networks of width 20 with random weights, by default 2 layers x 4 heads."""
 
     def make(
-        panel: Panel, length: int, *, causal: bool = False, dropout: float = 0.0, layers: int = 2, heads: int = 4
+        panel: Panel,
+        length: int,
+        *,
+        causal: bool = False,
+        dropout: float = 0.0,
+        layers: int = 2,
+        heads: int = 4,
+        positions: str = "learned",
     ) -> Task:
         torch.manual_seed(0)
         network = Encoder(
@@ -121,7 +128,7 @@ def small_task() -> Callable[..., Task]:
             dropout=dropout,
             attention_dropout=0.0,
             causal=causal,
-            positions="learned",
+            positions=positions,
             skip=False,
             horizon=panel.horizon,
             targets=len(panel.target_names),

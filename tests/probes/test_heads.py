@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from forecaster.bars import planted
+from forecaster.errors import ConfigError
 from forecaster.probes.capture import Look, looks
 from forecaster.probes.heads import FACT_COLUMNS, HEAD_COLUMNS, KNOCKOUT_COLUMNS, PROFILE_COLUMNS, Probed, probe
-from forecaster.probes.masks import Mask, Probe
+from forecaster.probes.masks import Mask, Probe, large_move
 from forecaster.windows.panel import build
 from forecaster.windows.splits import split
 from weekly_reader import LAG, LENGTH, reader
@@ -39,7 +40,7 @@ def test_the_head_that_reads_a_week_before_the_target_is_functional_and_no_other
     row = label(weekly, 0, 0, "weekly_target")
     assert (row["label"], row["targets"]) == ("functional", "return")
     assert row["kappa"] > 0.7
-    assert "functional: return: mean-ablation +" in row["reason"]
+    assert "functional: return passes: mean-ablation +" in row["reason"]
     labelled = weekly.heads[weekly.heads["label"] != "none"]
     assert set(zip(labelled["layer"], labelled["head"], labelled["probe"], strict=True)) == {(0, 0, "weekly_target")}
 
@@ -48,7 +49,7 @@ def test_the_same_head_is_only_a_pattern_when_there_is_nothing_to_forecast():
     found = probed("noise")
     row = label(found, 0, 0, "weekly_target")
     assert row["label"] == "pattern"
-    assert "not functional: return: skill gate closed" in row["reason"]
+    assert "not functional: return fails: skill gate closed" in row["reason"]
     assert found.gates[0].startswith("return: no skill")
     assert found.knockouts["skill_share"].isna().all()
     assert not (found.heads["label"] == "functional").any()
@@ -193,10 +194,49 @@ def part_of(captured: list[Look], first: int, end: int) -> Look:
     )
 
 
+@pytest.mark.parametrize(("length", "needed"), [(28, 31), (16, 31)])
+def test_a_probe_that_can_not_be_asked_gives_no_figure(small_task, garch, length, needed):
+    found = probe(small_task(garch, length), garch, split(garch, length, 0.7, 0.85), length, causal=False)
+    for name in ("weekly", "weekly_target", "monthly"):
+        rows = found.heads.query(f"probe == '{name}' and stratum == 'last'")
+        assert (
+            rows["reason"].str.startswith(f"not measurable: windows of {length} bars, the probe needs {needed}").all()
+        )
+        assert rows[["kappa", "low", "high", "chance", "odds", "p", "q"]].isna().all(axis=None)
+
+
+def test_too_few_months_are_told(small_task, garch):
+    parts = split(garch, 32, 0.7, 0.85)
+    found = probe(small_task(garch, 32), garch, parts, 32, causal=False)
+    rows = found.heads.query("probe == 'monthly' and stratum == 'last'")
+    months = len(np.unique(garch.times[np.concatenate((parts.validation, parts.test))].astype("datetime64[M]")))
+    assert set(rows["reason"]) == {f"not measurable: {months} months of validation and test, the probe needs 30"}
+
+
+def test_odds_without_bound_are_an_empty_cell_with_a_word(small_task, garch):
+    """Attention on one lag alone: all of it is on those bars."""
+    task = small_task(garch, 32, positions="lag")
+    with torch.no_grad():
+        bias = task.headed.attention(0).relative
+        bias.table_NR[:, bias.ahead + 1] = 500.0
+    found = probe(task, garch, split(garch, 32, 0.7, 0.85), 32, causal=False)
+    rows = found.heads.query("probe == 'recency' and layer == 0 and stratum == 'last'")
+    assert rows["odds"].isna().all()
+    assert (rows["kappa"] > 0.99).all()
+    assert rows["reason"].str.contains("odds without bound").all()
+
+
+def test_a_probe_of_one_s_own_may_not_take_a_name_that_is_taken(small_task, garch):
+    own = Probe("large_move", "profile", lambda panel, queries: large_move().at(panel, queries))
+    with pytest.raises(ConfigError) as caught:
+        probe(small_task(garch, 12), garch, split(garch, 12, 0.7, 0.85), 12, further=(own,))
+    assert str(caught.value) == "probe large_move is there 2 times: give each probe of your own another name"
+
+
 def test_progress_is_told(small_task, garch):
     told: list[str] = []
     probe(small_task(garch, 12, layers=1), garch, split(garch, 12, 0.7, 0.85), 12, progress=told.append)
-    assert told[0].startswith("attention of windows 1 to 512 of ")
+    assert told[0] == "attention of windows 1 to 896 of 896"
     assert told[-2:] == ["knockout of the flagged bars of 0 patterns", "redundancy of the heads"]
 
 

@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from forecaster.networks.attention import Edit, MultiHeadAttention
+from forecaster.probes import capture
 from forecaster.probes.capture import forecast
-from forecaster.probes.importance import BATCH, gradient_scores, rows, stable_ranks
+from forecaster.probes.importance import gradient_scores, rows, stable_ranks
 from forecaster.probes.knockout import training_means
 from forecaster.probes.removal import Removals, constants, ground
 from forecaster.windows.splits import split
@@ -47,8 +48,11 @@ def test_the_gradient_score_is_the_slope_of_each_windows_loss_in_the_heads_gate(
         np.testing.assert_allclose(score_C, np.abs(slope_nC).mean(0), rtol=2e-3, atol=1e-6)
 
 
-def test_gradient_scores_leave_no_gradient_and_no_mode_behind_and_need_no_trainable_parameters(small_task, garch, on):
-    assert len(on.origins) > BATCH
+def test_gradient_scores_leave_no_gradient_and_no_mode_behind_and_need_no_trainable_parameters(
+    small_task, garch, on, monkeypatch
+):
+    monkeypatch.setattr(capture, "BARS", 100 * LENGTH)
+    assert len(on.origins) > 100
     task = small_task(garch, LENGTH, dropout=0.5)
     task.train()
     found = gradient_scores(task, garch, LENGTH, on)

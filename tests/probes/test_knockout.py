@@ -8,6 +8,7 @@ from scipy.stats import t as student_t
 from forecaster.forecasts.significance import better
 from forecaster.probes.capture import forecast
 from forecaster.probes.knockout import (
+    Gate,
     Means,
     ablation,
     gates,
@@ -141,7 +142,7 @@ def test_knockouts_follow_their_windows_when_they_come_in_several_batches(task, 
     flags = np.random.default_rng(1).random((50, LENGTH)) < 0.3
     one = np.ones((50, 2))
     whole = loss_of(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means))
-    monkeypatch.setattr("forecaster.probes.capture.batches.__defaults__", (16,))
+    monkeypatch.setattr("forecaster.probes.capture.BARS", 16 * LENGTH)
     np.testing.assert_allclose(
         loss_of(task, garch, origins, LENGTH, one, value_knockout((0, 2), flags, means)), whole, rtol=1e-5
     )
@@ -194,6 +195,27 @@ def test_same_offsets_takes_another_window_of_the_same_symbol_half_of_its_window
     np.testing.assert_array_equal(matched[rows], flags[[4, 5, 6, 7, 0, 1, 2]])
     np.testing.assert_array_equal(used, [1, 1, 1, 0, 1, 1, 1, 1, 0, 0])
     assert not matched[[3, 8, 9]].any()
+
+
+def test_same_offsets_takes_windows_far_apart_in_time_however_few_can_be_asked():
+    """Four askable windows of forty, ten bars apart: each meets the one two on, twenty bars away, of twelve needed."""
+    measurable = np.zeros(40, dtype=bool)
+    measurable[[0, 10, 20, 30]] = True
+    flags = np.zeros((40, 3), dtype=bool)
+    flags[[0, 10, 20, 30], [0, 1, 2, 0]] = True
+    matched, used = same_offsets(Mask(flags, measurable), np.zeros(40, dtype=int), 12)
+    np.testing.assert_array_equal(used, measurable)
+    np.testing.assert_array_equal(matched[[0, 10, 20, 30]], flags[[20, 30, 0, 10]])
+    assert not same_offsets(Mask(flags, measurable), np.zeros(40, dtype=int), 21)[1].any()
+
+
+def test_a_gate_tells_equal_errors_from_too_few_dates():
+    assert Gate("return", "zero return", np.nan, 0.0, 250).sentence == (
+        "return: skill undefined (errors as the zero return's): no head is functional for it"
+    )
+    assert Gate("return", "zero return", np.nan, 0.01, 1).sentence == (
+        "return: skill undefined (dates of test, 1, are too few to test it): no head is functional for it"
+    )
 
 
 def test_same_mass_takes_the_most_attended_bars_that_fit():

@@ -26,6 +26,16 @@ def interval(*bounds: tuple[float, float]) -> Interval:
     return Interval((low + high) / 2, low, high)
 
 
+def test_an_interval_that_holds_0_stands_against_a_content_pattern_only_where_p_is_a_tail():
+    assert missing("profile", evidence(low=-0.01)) == []
+
+
+def test_words_where_a_head_has_no_attention_on_flagged_bars_of_test():
+    rises = interval((0.01, 0.03))
+    verdict = functional(FOUND, Causal(rises, {"matched_mass": rises}, np.nan), [OPEN])
+    assert verdict.reason.endswith("; no attention on flagged bars of test to be matched")
+
+
 def test_placebo_lags_avoid_both_anchors_when_the_week_has_five_bars():
     assert placebo_lags(5, 64) == [7, 12, 17, 22, 27]
     assert placebo_lags(5, 20) == [7, 12, 17]
@@ -60,7 +70,8 @@ def test_placebos_are_kappas_against_their_own_neighbours():
         ("neighbours", {"beside": 0.0}, "not above the bar on either side"),
         ("profile", {"q": 0.06}, "q 0.06 above 0.05"),
         ("profile", {"q": np.nan}, "no shift null"),
-        ("profile", {"odds": np.nan}, "odds nan under 2"),
+        ("profile", {"odds": np.nan}, "odds undefined"),
+        ("profile", {"tail": True, "low": -0.01}, "interval of kappa not above 0"),
     ],
 )
 def test_a_pattern_misses_what_a_weighting_fails(chance, changed, words):
@@ -96,7 +107,9 @@ def test_a_head_is_functional_for_the_targets_that_pass_everything():
     rises = interval((0.01, 0.03), (0.01, 0.03))
     verdict = functional(FOUND, Causal(rises, {"matched_lag": rises, "matched_mass": rises}, 0.5), [CLOSED, OPEN])
     assert (verdict.label, verdict.targets) == ("functional", ("volatility",))
-    assert verdict.reason.startswith("pattern (no noise null), functional: return: skill gate closed; volatility: ")
+    assert verdict.reason.startswith(
+        "pattern (no noise null), functional: return fails: skill gate closed; volatility passes: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +126,7 @@ def test_a_pattern_stays_one_when_a_causal_test_fails(mean, lag, mass, words):
     assert verdict == Verdict(
         "pattern",
         (),
-        f"pattern (no noise null), not functional: volatility: {words}; 2% of the flagged mass could be matched",
+        f"pattern (no noise null), not functional: volatility fails: {words}; 2% of the flagged mass could be matched",
     )
 
 

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -191,3 +193,32 @@ def test_weekly_looks_ahead_over_a_change_of_clocks():
     query = int(np.flatnonzero(times == utc("2024-03-05T14:30"))[0])
     mask = weekly(35).at(built, last_bars([query], 40, "future"))
     assert [times[query + 1 + ahead] for ahead in np.flatnonzero(mask.flags[0])] == [utc("2024-03-12T13:30")]
+
+
+def test_a_probe_that_is_none_is_refused_in_one_line():
+    """In a process of its own: here annotations are checked before the code is."""
+    program = """
+import numpy as np
+from forecaster.errors import ConfigError
+from forecaster.probes.masks import Mask, Probe, Queries
+
+queries = Queries(np.array([50, 60, 70]), np.full(3, 4), np.full(3, 4), 4)
+for chance, flags, measurable in (
+    ("neighbors", np.zeros((3, 4), bool), np.ones(3, bool)),
+    ("profile", np.zeros((3, 4), int), np.ones(3, bool)),
+    ("profile", np.zeros((3, 5), bool), np.ones(3, bool)),
+    ("profile", np.zeros((3, 4), bool), np.ones((3, 1), bool)),
+):
+    try:
+        Probe("mine", chance, lambda panel, queries: Mask(flags, measurable)).at(None, queries)
+    except ConfigError as fault:
+        print(fault)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "probe mine: chance 'neighbors' is unknown: give one of visible, neighbours, profile",
+        "probe mine: its mask's flags are int64 of shape (3, 4): give bool of shape (3, 4)",
+        "probe mine: its mask's flags are bool of shape (3, 5): give bool of shape (3, 4)",
+        "probe mine: its mask's measurable are bool of shape (3, 1): give bool of shape (3,)",
+    ]

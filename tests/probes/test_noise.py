@@ -32,6 +32,31 @@ def test_targets_are_exchanged_in_whole_blocks_of_dates_all_symbols_together(gar
     assert (came[0] == np.arange(len(came[0]))).mean() < 0.2
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_no_block_of_targets_stays_in_its_place(garch, seed):
+    train = split(garch, LENGTH, 0.7, 0.85).train[:40]
+    targets = shuffled(garch, train, LENGTH, seed)
+    assert (targets[train] != garch.targets[train]).all(axis=(1, 2)).all()
+
+
+def test_no_network_learns_noise_from_too_few_blocks(small_task, garch):
+    parts = split(garch, LENGTH, 0.7, 0.85)
+    few = parts.train[np.isin(garch.times[parts.train], np.unique(garch.times[parts.train])[: 9 * LENGTH + 5])]
+    task = small_task(garch, LENGTH)
+
+    def fit(targets: np.ndarray, seed: int):
+        raise AssertionError("trained")
+
+    networks = Networks(lambda seed: task, fit, 0, 3)
+    found = probe(task, garch, replace(parts, train=few), LENGTH, networks=networks, causal=False)
+    _, limit = found.gates
+    assert limit == (
+        "Not held against networks trained on shuffled targets: the training part has 9 blocks of 12 dates to "
+        "exchange, 10 are needed"
+    )
+    assert set(found.head_nulls["null"]) == set()
+
+
 def test_an_origin_without_a_partner_has_no_target():
     bars = planted.load("noise", 300, 1, symbols=2)
     second = bars.frame.index[bars.frame["symbol"] == "NOISE_1"]

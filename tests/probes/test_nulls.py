@@ -98,6 +98,18 @@ def test_long_series_are_shifted_in_stretches_of_their_own(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-13)
 
 
+def test_shifts_that_lose_over_half_of_the_pairs_are_left_out():
+    """Two symbols of 40 dates each that share none: at 40 dates either way nearly no query meets another."""
+    _, mask, ids, times = random_case([(0, 40), (40, 40)], 5, seed=1)
+    shifts = Shifts(mask, ids, times, 5)
+    pairs = shifts.pairs_D[shifts.admissible]
+    assert pairs.min() >= pairs.max() / 2
+    asked = len(np.unique(times[mask.measurable]))
+    least = shifts.pairs_D[5 : asked - 4].max() / 2
+    assert [s for s in range(5, asked - 4) if shifts.pairs_D[s] >= least] == shifts.admissible.tolist()
+    assert 20 < len(shifts.admissible) < 50
+
+
 def test_short_symbols_are_left_out_and_counted():
     attention, mask, ids, times = random_case([(0, 40), (0, 9)], 5, seed=1)
     null = ShiftNull(Shifts(mask, ids, times, 5), 3)
@@ -117,12 +129,14 @@ def test_nothing_is_tested_when_all_symbols_are_too_short():
     assert (test.shifts, test.left_out) == (0, 1)
 
 
-def test_results_are_the_same_whatever_the_chunks(monkeypatch):
-    attention, mask, ids, times = random_case([(0, 40), (11, 23), (5, 35)], 5, seed=7)
+@pytest.mark.parametrize("symbols", [[(0, 40), (11, 23), (5, 35)], [(0, 40)], [(0, 47), (0, 47)]], ids=str)
+def test_results_are_the_same_whatever_the_chunks(symbols, monkeypatch):
+    attention, mask, ids, times = random_case(symbols, 5, seed=7)
     whole = ShiftNull(Shifts(mask, ids, times, 5), 3)
     whole.update(attention)
     monkeypatch.setattr("forecaster.probes.nulls.BUFFER", 60)
     monkeypatch.setattr("forecaster.probes.nulls.HELD_SHARE", 0.0)
+    monkeypatch.setattr("forecaster.probes.nulls.AT_ONCE", 2 * whole.shifts.places)
     chunked = ShiftNull(Shifts(mask, ids, times, 5), 3)
     for part in np.split(attention, [1, 7, 40, 41, 80]):
         chunked.update(part)

@@ -60,10 +60,17 @@ def test_similarities_are_those_of_the_naive_formulas(task, garch, windows):
     assert (alike.low[0, 1] < alike.value[0, 1]) & (alike.value[0, 1] < alike.high[0, 1])
 
 
+def test_cka_of_few_windows_is_not_given(task, garch, windows):
+    """Two centred points are the same up to turning and scaling whatever they are."""
+    width = task.headed.attention(0).head_width
+    for count, kinds in ((2, {"js"}), (width + 1, {"js"}), (width + 2, {"js", "cka"})):
+        assert {row[0] for row in pair_rows(task, garch, windows[:count], LENGTH)} == kinds
+
+
 def test_no_size_of_batch_changes_a_similarity(task, garch, windows, monkeypatch):
     block_n = blocks(garch.times[windows], LENGTH)
     whole = similarities(task, garch, windows, block_n, LENGTH)
-    monkeypatch.setattr(redundancy, "batches", lambda count: capture.batches(count, 37))
+    monkeypatch.setattr(redundancy, "batches", lambda count, _: capture.slices(count, 37))
     small = similarities(task, garch, windows, block_n, LENGTH)
     for one, other in zip(whole, small, strict=True):
         for name in ("value", "low", "high"):

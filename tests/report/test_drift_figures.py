@@ -132,7 +132,7 @@ def test_of_many_heads_those_that_vary_most_are_in_the_strip() -> None:
 
 def test_every_test_is_listed_by_p_and_changes_are_counted() -> None:
     told, fold = changes_table(claims())
-    assert told == "2 of 5 followed over time changed at 5 % false discoveries."
+    assert told == "2 of 4 claims tested changed at 5 % false discoveries; 1 could not be tested."
     assert isinstance(fold, Fold)
     rows = fold.tables[0].rows
     assert [row[0].text for row in rows][:2] == ["layer 0, head 1", "layer 0, head 2"]
@@ -140,6 +140,8 @@ def test_every_test_is_listed_by_p_and_changes_are_counted() -> None:
     assert rows[-1][-1].text == "not tested, too few blocks"
     assert (rows[-1][2].text, rows[-1][2].note) == ("", "")
     assert changes_table(claims().iloc[:0]) == []
+    assert changes_table(claims().iloc[:4])[0] == "2 of 4 claims tested changed at 5 % false discoveries."
+    assert changes_table(claims().iloc[4:])[0] == "1 could not be tested."
 
 
 def test_the_page_has_both_pictures_where_heads_were_followed(fabricate: Any) -> None:
@@ -147,6 +149,6 @@ def test_the_page_has_both_pictures_where_heads_were_followed(fabricate: Any) ->
     assert "Heads over the years" not in page(run.tables, run.summary)
     made = {**run.tables, "drift": drifted(), "drift_tests": claims(), "attention_distance": distances()}
     text = page({**made, "closes": closes()}, run.summary)
-    for words in ("Heads over the years", "A day&#39;s attention", "2 of 5 followed over time changed"):
+    for words in ("Heads over the years", "A day&#39;s attention", "2 of 4 claims tested changed"):
         assert words in text
     assert text == page({**made, "closes": closes()}, run.summary)

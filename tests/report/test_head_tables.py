@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
+
 from forecaster.report.head_tables import closest_heads, label_counts, labelled_heads, unmeasured
 
 Fabricate = Callable[..., Any]
@@ -23,7 +25,18 @@ def test_labelled_heads_stand_with_both_weightings_and_the_reason(fabricate: Fab
 def test_the_counts_tell_functional_heads_from_mere_patterns(fabricate: Fabricate) -> None:
     heads = fabricate().tables["heads"]
     assert label_counts(heads).startswith("2 of 16 heads carry a label: 1 functional (")
-    assert label_counts(heads.assign(label="none")) == "None of the 16 heads earned a label."
+    none = heads.assign(label="none")
+    assert label_counts(none) == "None of the 16 heads earned a label."
+    few = none.assign(reason="too few to say: 9 blocks of dates of at least 10; 2 symbols too short")
+    rare = few["probe"] == "volume_spike"
+    few.loc[rare, "reason"] = "too few to say: 4 blocks of dates of at least 10"
+    few.loc[few["probe"] == "monthly", "reason"] = "not measurable: no query has the bars it asks about"
+    inner = few.assign(stratum="inner", reason="reported only: labels are given on the last bar's query")
+    assert label_counts(pd.concat([few, inner])) == "No head could be judged: 9 blocks of dates, 10 are needed."
+    few.loc[rare, "reason"] = "raw: kappa 0.010 under 0.05"
+    assert label_counts(few) == "None of the 16 heads earned a label."
+    unasked = none.assign(reason="not measurable: no query has the bars it asks about")
+    assert label_counts(unasked) == "No head could be judged: no probe is measurable."
 
 
 def test_of_probes_without_a_label_the_closest_head_says_what_it_failed(fabricate: Fabricate) -> None:

@@ -85,6 +85,9 @@ def test_labelled_heads_come_first_functional_before_pattern():
         "sp500: 3 heads, 1 functional (the forecast needs what they look at), 1 with a pattern only, 1 without a label."
     )
     assert heads[0].startswith("Layer 1, head 0: large_move (functional for volatility). It looks at the largest moves")
+    assert "Functional is not corrected for the number of heads and targets." in general
+    general, _ = told(tables(row(0, 1, "weekly", 0.3, "pattern", "strong pattern (no noise null)")))
+    assert "not corrected" not in general
 
 
 def test_a_role_has_its_kappa_by_both_weightings_its_odds_and_q_against_shifts():
@@ -106,6 +109,10 @@ def test_a_role_has_its_kappa_by_both_weightings_its_odds_and_q_against_shifts()
         "[0.120, 0.160], 3.00 times the odds of chance; q 0.00400 against 1381 shifts of those bars in time."
     ) in head
     assert "There are 23 blocks." in general
+    reason = "strong pattern (no noise null); odds without bound"
+    for empty in (None, float("nan"), float("inf")):
+        _, head = told(tables(row(0, 0, SHORT, 0.99, "pattern", reason, odds=empty)))
+        assert head.endswith("weighted by what it writes 1.000 [0.970, 1.010]; odds without bound.")
 
 
 def test_two_labels_are_told_one_after_the_other_and_a_probe_of_one_s_own_by_its_name():
@@ -121,16 +128,16 @@ def test_two_labels_are_told_one_after_the_other_and_a_probe_of_one_s_own_by_its
 def test_notes_of_a_pattern_are_kept_and_failed_tests_named_without_their_figures():
     reason = (
         "pattern (no noise null); untrained heads reach 0.120; partial mass 0.010: mostly bars of other probes; "
-        "regardless of how far back, not functional: return: skill gate closed; volatility: mean-ablation +0.001 "
-        "[-0.02, +0.03], against matched_lag not measurable: no window has both; 40% of the flagged mass could be "
-        "matched"
+        "regardless of how far back, not functional: return fails: skill gate closed; volatility fails: "
+        "mean-ablation +0.001 [-0.02, +0.03], against matched_lag not measurable: no window has both; 40% of the "
+        "flagged mass could be matched"
     )
     _, head = told(tables(row(0, 0, SHORT, 0.1, "pattern", reason)))
     assert (
         "times the odds of chance; untrained heads reach 0.120; partial mass 0.010: mostly bars of other probes; "
-        "regardless of how far back. That the forecast needs these bars is not shown; failed: return: skill gate "
-        "closed; volatility: mean-ablation, against matched_lag not measurable: no window has both; 40% of the flagged "
-        "mass could be matched."
+        "regardless of how far back. That the forecast needs these bars is not shown: return fails: skill gate "
+        "closed; volatility fails: mean-ablation, against matched_lag not measurable: no window has both. 40% of the "
+        "flagged mass could be matched."
     ) in head
 
 
@@ -149,6 +156,9 @@ def test_a_head_without_a_label_is_told_its_largest_kappa_and_what_it_lacks():
         tables(row(0, 0, SHORT, float("nan"), reason="not measurable: no query has the bars it asks about"))
     )
     assert nothing == "Layer 0, head 0: no label. No probe could be asked."
+    short = row(0, 0, "monthly", 0.4, reason="not measurable: windows of 20 bars, the probe needs 31")
+    _, head = told(tables(row(0, 0, SHORT, 0.01, reason="raw: kappa 0.010 under 0.05"), short))
+    assert "Largest kappa: large_move, 0.010" in head
 
 
 def test_lags_have_the_peak_mean_age_and_half_mass():
@@ -163,8 +173,8 @@ def test_lags_have_the_peak_mean_age_and_half_mass():
     )
     _, head = told(tables(row(0, 0, SHORT, 0.01), lag_profiles=profiles, head_facts=facts))
     assert (
-        "By lag: most at lag 1 (0.500 [0.490, 0.510]; evenly spread it were 0.250), mean age 1.1 bars [1.0, 1.3], half "
-        "of it within lag 1."
+        "By lag: most at lag 1 (0.500 [0.490, 0.510]; 0.250 if it were spread evenly), mean age 1.1 bars [1.0, 1.3], "
+        "half of it within lag 1."
     ) in head
 
 
@@ -281,7 +291,7 @@ def test_what_can_not_be_said_of_any_head_is_said_once():
     assert "large_move can't be judged" not in general
     for sentence in (
         "Not compared with untrained networks.",
-        "Not held against networks trained on shuffled targets (probes=strict): patterns may be the recipe's.",
+        "Not held against networks trained on shuffled targets (probes=strict): those may have such patterns too.",
         "What heads cost to lose was not tested.",
         "Whether they change over the years was not tested (probes.drift=true).",
         "Whether one does what another does was not measured.",
@@ -296,7 +306,14 @@ def test_nulls_that_were_run_are_counted():
     )
     general, _ = told(tables(row(0, 0, SHORT, 0.01), head_nulls=nulls))
     assert "Compared with 2 untrained networks." in general
-    assert "Patterns are above heads of 1 networks trained on shuffled targets." in general
+    assert "A pattern had to be above the largest kappas of 1 network trained on shuffled targets." in general
+
+
+def test_a_noise_null_that_was_asked_for_and_left_out_is_told_once():
+    why = "Not held against networks trained on shuffled targets: the training part has 3 blocks"
+    general, _ = told(tables(row(0, 0, SHORT, 0.01)), {"gates": [*GATES, why]})
+    assert general.count("Not held against networks trained on shuffled targets") == 1
+    assert f"{why}." in general
 
 
 def test_inner_queries_and_later_bars_are_left_out():

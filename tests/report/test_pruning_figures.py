@@ -9,7 +9,7 @@ from forecaster.probes.pruning import PRUNING_COLUMNS
 from forecaster.probes.redundancy import REDUNDANCY_COLUMNS
 from forecaster.report.page import page
 from forecaster.report.pruning_figures import LEGIBLE, pruning_curve, redundancy_matrix
-from forecaster.report.pruning_tables import UNDEFINED, group_redundancy
+from forecaster.report.pruning_tables import TOO_FEW, UNDEFINED, group_redundancy
 
 
 def curve(heads: int = 4) -> pd.DataFrame:
@@ -108,6 +108,9 @@ def test_groups_are_told_with_their_interval_or_why_there_is_none() -> None:
     ]
     assert [row[2].note for row in table.rows] == ["[0.30, 0.50]", UNDEFINED]
     assert group_redundancy(pairs(4).query("kind == 'js'")) == []
+    for low, why in ((np.nan, TOO_FEW), (-0.1, UNDEFINED)):
+        [table] = group_redundancy(pairs(4), pd.DataFrame({"rise": [0.1, 0.2], "low": [np.nan, low]}))
+        assert table.rows[1][2].note == why
 
 
 def test_the_page_shows_both_where_the_run_has_the_tables(fabricate: Callable[..., Any]) -> None:

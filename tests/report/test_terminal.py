@@ -58,6 +58,8 @@ def test_when_no_head_is_labelled_then_a_line_says_so(fabricate: Fabricate) -> N
     none = heads_table(heads.assign(label="none"))
     assert isinstance(none, Text)
     assert none.plain == "None of the 16 heads earned a label."
+    few = heads.assign(label="none", reason="too few to say: 9 blocks of dates of at least 10")
+    assert str(heads_table(few)) == "No head could be judged: 9 blocks of dates, 10 are needed."
     assert _printed(heads_table(heads.iloc[:0])) == ["No head was probed."]
 
 

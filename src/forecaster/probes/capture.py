@@ -20,7 +20,7 @@ from forecaster.windows.panel import Panel
 Stratum = Literal["last", "inner"]
 Weights = Literal["raw", "norm"]
 
-BATCH: Final = 512
+BARS: Final = 1 << 14  # of all windows of a batch; many more are slower, as their activations leave the cache
 INNER_QUERIES: Final = 8
 
 
@@ -67,7 +67,12 @@ def forecast(
         return task.forecast(x_BLF, future_BHK, edits=edits, capture=capture)
 
 
-def batches(count: int, size: int = BATCH) -> Iterator[slice]:
+def batches(count: int, length: int) -> Iterator[slice]:
+    """Consecutive slices that cover 0 .. count - 1, of as many windows of `length` bars as make a batch."""
+    return slices(count, max(1, BARS // length))
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
     """Consecutive slices of `size` numbers that cover 0 .. count - 1."""
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
@@ -96,7 +101,7 @@ def looks(
     panel: Panel,
     origins: Int[np.ndarray, " n"],
     length: int,
-    size: int = BATCH,
+    size: int | None = None,
     *,
     last_only: bool = False,
     every: Mapping[int, LagSums] | None = None,
@@ -115,7 +120,7 @@ def looks(
         layer: (*inner, length - 1) if len(network.computed(layer)) == length else (length - 1,)
         for layer in with_heads(network)
     }
-    for part in batches(len(origins), size):
+    for part in batches(len(origins), length) if size is None else slices(len(origins), size):
         with ExitStack() as stack:
             for layer, sums in (every or {}).items():
                 attention = network.attention(layer)
@@ -123,18 +128,30 @@ def looks(
                 stack.enter_context(by_lag(attention, sums))
             captured = forecast(task, panel, origins[part], length, capture=capture).captured
         window_n: Int[np.ndarray, " B"] = np.arange(part.start, part.stop, dtype=np.int64)
-        for layer in capture:
-            attention = network.attention(layer)
-            with torch.no_grad():
-                norm = norm_weighted(captured[layer], attention).cpu().numpy()
-            raw = captured[layer].attn_BNTS.cpu().numpy()
-            positions = capture[layer]
-            yield _look(layer, "last", origins[part], window_n, positions[-1:], raw[:, :, -1:], norm[:, :, -1:])
-            if len(positions) > 1:
-                directions: tuple[Direction, ...] = ("past",) if attention.causal else ("past", "future")
-                for direction in directions:
-                    rows, weights = positions[:-1], (raw[:, :, :-1], norm[:, :, :-1])
-                    yield _look(layer, "inner", origins[part], window_n, rows, *weights, direction, attention.causal)
+        for layer, positions in capture.items():  # what is popped makes room for the next batch
+            yield from _of_layer(
+                layer, network.attention(layer), captured.pop(layer), positions, origins[part], window_n
+            )
+
+
+def _of_layer(
+    layer: int,
+    attention: Attention,
+    captured: Captured,
+    positions: Sequence[int],
+    origins: Int[np.ndarray, " B"],
+    window_n: Int[np.ndarray, " B"],
+) -> Iterator[Look]:
+    """The last one of the query positions, then the inner ones in each direction."""
+    with torch.no_grad():
+        norm = norm_weighted(captured, attention).cpu().numpy()
+    raw = captured.attn_BNTS.cpu().numpy()
+    yield _look(layer, "last", origins, window_n, positions[-1:], raw[:, :, -1:], norm[:, :, -1:])
+    if len(positions) > 1:
+        directions: tuple[Direction, ...] = ("past",) if attention.causal else ("past", "future")
+        for direction in directions:
+            rows, weights = positions[:-1], (raw[:, :, :-1], norm[:, :, :-1])
+            yield _look(layer, "inner", origins, window_n, rows, *weights, direction, attention.causal)
 
 
 def inner_queries(length: int) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ class Trials:
         flags = [np.zeros_like(mask.flags) for _, mask in wanted]
         carried = np.zeros((len(wanted), 2))
         capture = dict.fromkeys({head[0] for head, _ in wanted}, (self.length - 1,))
-        for part in batches(len(self.origins)) if wanted else ():
+        for part in batches(len(self.origins), self.length) if wanted else ():
             captured = forecast(self.task, self.panel, self.origins[part], self.length, capture=capture).captured
             attention = {
                 layer: np.ascontiguousarray(record.attn_BNTS[:, :, 0].cpu().numpy()[..., ::-1])
@@ -132,7 +132,7 @@ class Trials:
                 attention_nL = attention[layer][:, head].astype(np.float64)
                 flags[number][part] = same_mass(attention_nL, mask.flags[part])
                 carried[number] += [(attention_nL * which).sum() for which in (flags[number][part], mask.flags[part])]
-        return [(chosen, float(mass / of)) for chosen, (mass, of) in zip(flags, carried, strict=True)]
+        return [(chosen, float(mass / of) if of else np.nan) for chosen, (mass, of) in zip(flags, carried, strict=True)]
 
 
 def skill_share(rise_C: Interval, tested: Sequence[Gate]) -> list[float]:

@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 from scipy.special import rel_entr
 
-from forecaster.probes.capture import batches, looks
+from forecaster.probes.capture import batches, looks, slices
 from forecaster.probes.changepoint import Change, change
 from forecaster.probes.knockout import Gate, Head, Means, ablation, changes, units
 from forecaster.probes.masks import Mask, Probe, Queries
@@ -128,7 +128,7 @@ def _looked(
 def _usual(probe: Probe, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> int:
     """The lag at which the probe's bar stands most often."""
     flags_L = np.zeros(length)
-    for part in batches(len(origins)):
+    for part in batches(len(origins), length):
         flags_L += last_mask(probe, panel, origins[part], length).flags.sum(axis=0)
     return int(flags_L.argmax())
 
@@ -192,7 +192,7 @@ def _rises(
     count = len(grid.block_r)
     asked = [ablation([head], means.z_NTd) for head in heads]
     rises_CrN = np.zeros((units_nC.shape[1], count, len(heads)))
-    for part in batches(len(origins), CHUNK):
+    for part in slices(len(origins), CHUNK):
         found = changes(subject, panel, origins[part], length, units_nC[part], asked)
         for number, change_nC in enumerate(found):
             rises_CrN[:, :, number] += by_block(change_nC, grid.window_n[part], count).T

@@ -1,25 +1,28 @@
 """Everything that is said about a network's heads, as the run's tables."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from forecaster.errors import ConfigError
+from forecaster.networks.encoder_decoder import EncoderDecoder
 from forecaster.probes.causal import Knockout, Trials, skill_share
 from forecaster.probes.drift import over_time
 from forecaster.probes.facts import facts
 from forecaster.probes.intervals import Interval
 from forecaster.probes.knockout import Gate, Head, Means
-from forecaster.probes.labels import Causal, Verdict, functional
+from forecaster.probes.labels import Causal, Verdict, functional, needed
 from forecaster.probes.masks import Probe
 from forecaster.probes.noise import Networks, Nulls, run
 from forecaster.probes.patterns import Finding, by_head, findings, verdicts
 from forecaster.probes.redundancy import REDUNDANCY_COLUMNS, Group, group_rows, pair_rows
 from forecaster.probes.standard import standard
-from forecaster.probes.subject import Subject, with_heads
+from forecaster.probes.subject import Headed, Subject, with_heads
 from forecaster.probes.survey import Tally, survey
 from forecaster.probes.width import width_facts
 from forecaster.windows.panel import Panel
@@ -85,7 +88,13 @@ def probe(
     told what is done.
     """
     origins = np.sort(np.concatenate((split.validation, split.test)))
-    probes = (*standard(panel, origins, length), *further)
+    # Where it can earn no label a weekly probe gives no figure either.
+    probes = tuple(
+        replace(one, window=needed(one, panel.week_bars)) for one in (*standard(panel, origins, length), *further)
+    )
+    for name, count in Counter(one.name for one in probes).items():
+        if count > 1:
+            raise ConfigError(f"probe {name} is there {count} times: give each probe of your own another name")
     tallies = survey(task, panel, origins, length, probes, progress)
     found = findings(tallies)
     nulls = Nulls() if networks is None else run(networks, panel, split, origins, length, probes, progress)
@@ -130,6 +139,7 @@ def probe(
     carried: list[Row] = [
         (*head, f"{name} mass matched", knockout.mass_matched, np.nan, np.nan)
         for (head, name), knockout in knocked.items()
+        if not np.isnan(knockout.mass_matched)
     ]
     widths = [fact for layer in layers for fact in width_facts(layer, network.attention(layer))]
     return Probed(
@@ -139,10 +149,18 @@ def probe(
         lag_profiles=_table((*_profile_rows(tallies), *nulls.band()), PROFILE_COLUMNS),
         head_nulls=pd.DataFrame(list(nulls.rows()), columns=list(NULL_COLUMNS)),
         redundancy=_table(alike, REDUNDANCY_COLUMNS).astype({"other_layer": "Int64", "other_head": "Int64"}),
-        gates=sentences,
+        gates=[*sentences, *_limits(network, nulls)],
         means={} if means is None else means.tensors(),
         drift=watched,
     )
+
+
+def _limits(network: Headed, nulls: Nulls) -> Iterator[str]:
+    """What stands behind no label of this run, in sentences."""
+    if nulls.without:
+        yield f"Not held against networks trained on shuffled targets: {nulls.without}"
+    if isinstance(network, EncoderDecoder):
+        yield "Of the encoder-decoder the encoder's self-attention is probed, the decoder's is not"
 
 
 def _table(rows: Sequence[Row] | Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
@@ -158,7 +176,8 @@ def _head_rows(found: Sequence[Finding], judged: Mapping[tuple[Head, str], Verdi
             yield (
                 *(tally.layer, head, finding.probe.name, tally.stratum, tally.direction, tally.weights),
                 *_numbers(score.kappa, head),
-                *(score.chance[head], score.odds[head], finding.p[head], finding.q[head], finding.partial[head]),
+                *(score.chance[head], score.odds[head] if np.isfinite(score.odds[head]) else np.nan),
+                *(finding.p[head], finding.q[head], finding.partial[head]),
                 *(verdict.label, " ".join(verdict.targets), verdict.reason),
             )
 

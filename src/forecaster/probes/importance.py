@@ -18,7 +18,6 @@ from forecaster.probes.subject import Attention, Subject, with_heads
 from forecaster.probes.width import singular_values
 from forecaster.windows.panel import Panel
 
-BATCH: Final = 256  # windows whose graph is held at once
 # `target` is "all" where every target counts: importance is the share of skill of the open target that loses most.
 IMPORTANCE_COLUMNS: Final = ("layer", "head", "measure", "target", "value", "low", "high", "skill_share")
 
@@ -38,7 +37,7 @@ def gradient_scores(subject: Subject, panel: Panel, length: int, ground: Ground)
     """
     network, count = subject.headed, len(panel.target_names)
     totals = {layer: np.zeros((network.attention(layer).heads, count)) for layer in with_heads(network)}
-    for part in batches(len(ground.origins), BATCH):
+    for part in batches(len(ground.origins), length):
         rows = ground.origins[part]
         x_BLF = torch.from_numpy(panel.window(rows, length)).to(subject.device)
         future_BHK = torch.from_numpy(panel.future(rows)).to(subject.device)

@@ -66,7 +66,7 @@ def training_means(task: Subject, panel: Panel, origins: Int[np.ndarray, " n"], 
         return add
 
     edits = {layer: Edit(v=adding(v_sums, layer), z=adding(z_sums, layer)) for layer in layers}
-    for part in batches(len(origins)):
+    for part in batches(len(origins), length):
         forecast(task, panel, origins[part], length, edits)
     z, v = (
         tuple((sums[layer] / len(origins)).float().to(task.device) for layer in layers) for sums in (z_sums, v_sums)
@@ -127,7 +127,7 @@ def point_forecasts(
 ) -> Float[np.ndarray, "n H C"]:
     """Means forecast for the windows that end at the origins, with the edits' changes."""
     parts: list[Float[np.ndarray, "B H C"]] = []
-    for part in batches(len(origins)):
+    for part in batches(len(origins), length):
         out = forecast(task, panel, origins[part], length, None if edits is None else edits(part))
         parts.append(out.mean_BHC.cpu().double().numpy())
     return np.concatenate(parts)
@@ -154,7 +154,7 @@ def changes(
 ) -> list[Float[np.ndarray, "n C"]]:
     """Of each edit: loss with it less loss without, by window and target, from one pass over the windows."""
     parts: list[list[Float[np.ndarray, "B C"]]] = [[] for _ in asked]
-    for part in batches(len(origins) if asked else 0):
+    for part in batches(len(origins) if asked else 0, length):
         again, rows, units_BC = replay(task, panel, origins[part], length), origins[part], units_nC[part]
         before_BC = _losses(task, again.unedited, panel, rows, units_BC)
         for edits, of in zip(asked, parts, strict=True):
@@ -181,13 +181,15 @@ def rise(
 class Gate:
     """Whether a target is forecast with skill on test, so that a loss of it can mean something.
 
-    skill is the naive forecast's loss less the model's, in units: what shares of skill are shares of.
+    skill is the naive forecast's loss less the model's, in units: what shares of skill are shares of. dates: those of
+    test.
     """
 
     target: str
     naive: str
     p: float
     skill: float
+    dates: int = 0
 
     @property
     def open(self) -> bool:
@@ -199,7 +201,9 @@ class Gate:
         """The same in words."""
         test = f"squared error on test against the {self.naive}'s, one-sided Diebold-Mariano p = {self.p:.3g}"
         if np.isnan(self.p):
-            return f"{self.target}: skill undefined (errors as the {self.naive}'s): no head is functional for it"
+            same = f"errors as the {self.naive}'s"
+            why = same if self.skill == 0.0 else f"dates of test, {self.dates}, are too few to test it"
+            return f"{self.target}: skill undefined ({why}): no head is functional for it"
         if self.open:
             return f"{self.target}: skill ({test}): heads can be functional for it"
         return f"{self.target}: no skill ({test}, not below {GATE_P}): no head is called functional for it"
@@ -227,7 +231,8 @@ def gates(
     for c, target in enumerate(panel.target_names):
         by_date = [np.bincount(date_n, loss_nC[:, c], len(dates)) / count_D for loss_nC in plain]
         p = better(differences(*by_date), panel.horizon)
-        result.append(Gate(target, "zero return" if zero_C[c] else "historical mean", p, float(skill_nC[:, c].mean())))
+        naive = "zero return" if zero_C[c] else "historical mean"
+        result.append(Gate(target, naive, p, float(skill_nC[:, c].mean()), len(dates)))
     return result
 
 
@@ -237,18 +242,18 @@ def same_offsets(
     """Flags of another window of the same symbol and slot (of intraday bars, see ShiftNull), half of its measurable
     windows away in a circle.
 
-    In all as many bars at the same offsets, at another time. A symbol whose half is under `length` windows has none
-    (second array), nor has a window whose other one is nearer than that.
+    In all as many bars at the same offsets, at another time. A window whose other one is nearer than `length` bars has
+    none (second array). The windows given are all of a stretch of time, whether measurable or not.
     """
     slot_n = np.zeros(len(symbol_ids), dtype=np.int64) if slots is None else slots
     flags, used = np.zeros_like(mask.flags), np.zeros_like(mask.measurable)
     for symbol in np.unique(symbol_ids):
-        rows = np.flatnonzero(mask.measurable & (symbol_ids == symbol))
-        for slot in np.unique(slot_n[rows]) if len(rows) // 2 >= length else ():
-            places = np.flatnonzero(slot_n[rows] == slot)
-            others = np.roll(places, -(len(places) // 2))
-            far = np.abs(others - places) >= length
-            flags[rows[places[far]]], used[rows[places[far]]] = mask.flags[rows[others[far]]], True
+        mine = mask.measurable & (symbol_ids == symbol)
+        for slot in np.unique(slot_n[mine]):
+            rows = np.flatnonzero(mine & (slot_n == slot))
+            others = np.roll(rows, -(len(rows) // 2))
+            far = np.abs(others - rows) >= length
+            flags[rows[far]], used[rows[far]] = mask.flags[others[far]], True
     return flags, used
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from forecaster.probes.intervals import FEWEST_BLOCKS, Interval
 from forecaster.probes.knockout import Gate
-from forecaster.probes.masks import NEIGHBOURS, Chance
+from forecaster.probes.masks import NEIGHBOURS, Chance, Probe
 from forecaster.probes.statistics import Score, kappa
 
 Label = Literal["none", "pattern", "functional"]
@@ -30,7 +30,10 @@ NO_NOISE_NULL: Final = "pattern (no noise null)"
 
 @dataclass(frozen=True)
 class Evidence:
-    """One head's figures for one probe and one weighting, as the rules read them; noise: NaN where not run."""
+    """One head's figures for one probe and one weighting, as the rules read them.
+
+    noise: NaN where not run. tail: whether q comes from the t tail of few shifts.
+    """
 
     kappa: float
     low: float
@@ -40,6 +43,7 @@ class Evidence:
     placebo: float
     placebo_lag: int
     noise: float = np.nan
+    tail: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Causal:
 
     mean: the rise under mean-ablation. specificity: by kind of matched bars, the rise on the flagged less that on them.
     mass_matched: share of the flagged mass that unflagged bars could match. A head with all its mass on the flagged
-    bars leaves little to match, and the comparison then says little: its reason names the share.
+    bars leaves little to match, and the comparison then says little: its reason names the share. NaN without any mass.
     """
 
     mean: Interval
@@ -68,6 +72,11 @@ class Causal:
 def last_placebo(week_bars: int) -> int:
     """The farthest lag that the weekly rule compares with: in shorter windows too few lags are left to be above."""
     return max(LAST_PLACEBO, -(-3 * week_bars // 2))
+
+
+def needed(probe: Probe, week_bars: int) -> int:
+    """The fewest bars of a window at which a probe can earn a label."""
+    return max(probe.window, last_placebo(week_bars) + 1) if probe.chance == "neighbours" else probe.window
 
 
 def placebo_lags(week_bars: int, length: int) -> list[int]:
@@ -98,9 +107,13 @@ def missing(chance: Chance, evidence: Evidence) -> list[str]:
     if chance != "profile" and not evidence.low > 0:
         failed.append("interval of kappa not above 0")
     if chance != "visible" and not evidence.odds >= PATTERN_ODDS:
-        failed.append(f"odds {evidence.odds:.2f} under {PATTERN_ODDS:g}")
+        undefined = np.isnan(evidence.odds)
+        failed.append("odds undefined" if undefined else f"odds {evidence.odds:.2f} under {PATTERN_ODDS:g}")
     if chance == "profile" and not evidence.q <= PATTERN_Q:
         failed.append("no shift null" if np.isnan(evidence.q) else f"q {evidence.q:.3g} above {PATTERN_Q}")
+    # A t tail makes too much of few shifts where a head's attention is one sharp peak.
+    if chance == "profile" and evidence.tail and not evidence.low > 0:
+        failed.append("interval of kappa not above 0")
     if chance == "neighbours":
         if evidence.placebo_lag < 0:
             failed.append("no placebo lag in the window")
@@ -141,11 +154,14 @@ def functional(found: Verdict, causal: Causal, gates: Sequence[Gate]) -> Verdict
         tests = {"mean-ablation": causal.mean, **{f"against {k}": v for k, v in causal.specificity.items()}}
         failed += [f"{name} {_interval(test, c)}" for name, test in tests.items() if not test.low[c] > 0]
         if failed:
-            words.append(f"{gate.target}: {', '.join(failed)}")
+            words.append(f"{gate.target} fails: {', '.join(failed)}")
         else:
             passed.append(gate.target)
-            words.append(f"{gate.target}: " + ", ".join(f"{name} {_interval(test, c)}" for name, test in tests.items()))
-    told = f"{'; '.join(words)}; {causal.mass_matched:.0%} of the flagged mass could be matched"
+            told = ", ".join(f"{name} {_interval(test, c)}" for name, test in tests.items())
+            words.append(f"{gate.target} passes: {told}")
+    share = causal.mass_matched
+    none = "no attention on flagged bars of test to be matched"
+    told = f"{'; '.join(words)}; {none if np.isnan(share) else f'{share:.0%} of the flagged mass could be matched'}"
     if passed:
         return Verdict("functional", tuple(passed), f"{found.reason}, functional: {told}")
     return Verdict("pattern", (), f"{found.reason}, not functional: {told}")

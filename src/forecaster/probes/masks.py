@@ -6,11 +6,12 @@ every window: past offset j is the bar j before the query (0 = itself), future o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
+from forecaster.errors import ConfigError
 from forecaster.windows.panel import Panel
 
 Direction = Literal["past", "future"]
@@ -56,7 +57,10 @@ class Probe:
     `chance` says what attention the flagged bars would get by chance: `visible`, as much as any bar in sight;
     `neighbours`, as much as the bars beside them in the same query; `profile`, what the head gives to their offsets
     whatever is there. The last kind is a content probe, the others are positional.
-    `window` is the fewest bars of a window at which the probe can be asked.
+    `window` is the fewest bars of a window at which the probe can be asked. `lacking` says what the bars lack where
+    it can't be asked of any of them.
+
+    Raises ConfigError for another chance, and at its first use for a mask that is none.
     """
 
     name: str
@@ -64,6 +68,12 @@ class Probe:
     mask: Callable[[Panel, Queries], Mask]
     window: int = 1
     directions: tuple[Direction, ...] = ("past", "future")
+    lacking: str = ""
+
+    def __post_init__(self) -> None:
+        if self.chance not in get_args(Chance):
+            known = ", ".join(get_args(Chance))
+            raise ConfigError(f"probe {self.name}: chance {self.chance!r} is unknown: give one of {known}")
 
     @property
     def content(self) -> bool:
@@ -75,10 +85,19 @@ class Probe:
 
         Flags where it can't be asked are taken away.
         """
-        if queries.span < self.window:
-            count = len(queries.rows)
+        count = len(queries.rows)
+        if queries.span < self.window or self.lacking:
             return Mask(np.zeros((count, queries.span), dtype=np.bool_), np.zeros(count, dtype=np.bool_))
         found = self.mask(panel, queries)
+        for name, array, shape in (
+            ("flags", found.flags, (count, queries.span)),
+            ("measurable", found.measurable, (count,)),
+        ):
+            if array.dtype != np.bool_ or array.shape != shape:
+                raise ConfigError(
+                    f"probe {self.name}: its mask's {name} are {array.dtype} of shape {array.shape}: give bool of "
+                    f"shape {shape}"
+                )
         return _where(found.flags, found.measurable)
 
 
@@ -119,10 +138,12 @@ def monthly(months: int) -> Probe:
 
     def mask(panel: Panel, queries: Queries) -> Mask:
         clock = panel.clock(panel.times[queries.rows])
-        found = _dated(panel, queries, [_at_clock(panel, panel.times[queries.rows], _month_before(clock))])
-        return _where(found.flags, found.measurable & (months >= FEWEST_MONTHS))
+        return _dated(panel, queries, [_at_clock(panel, panel.times[queries.rows], _month_before(clock))])
 
-    return Probe("monthly", "neighbours", mask, window=MONTH_BARS, directions=("past",))
+    lacking = (
+        "" if months >= FEWEST_MONTHS else f"{months} months of validation and test, the probe needs {FEWEST_MONTHS}"
+    )
+    return Probe("monthly", "neighbours", mask, window=MONTH_BARS, directions=("past",), lacking=lacking)
 
 
 def large_move(largest: int = LARGEST_MOVES) -> Probe:

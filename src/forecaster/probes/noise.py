@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forecaster.probes.capture import Weights
+from forecaster.probes.intervals import FEWEST_BLOCKS
 from forecaster.probes.masks import Probe
 from forecaster.probes.subject import Subject
 from forecaster.probes.survey import Tally, survey
@@ -29,7 +30,7 @@ class Networks:
     fresh: an untrained network of the run's kind and scaler for a seed. fit: one trained by the run's own recipe, for
     as many steps as its kept checkpoint and without early stopping, on other targets of the training origins (NaN: the
     origin is left out). seed: the run's, from which each network has its own, so that runs of several seeds are held
-    against several sets of them.
+    against several sets of them. without: why there are none of `noise`, where they were asked for.
     """
 
     fresh: Callable[[int], Subject]
@@ -37,6 +38,7 @@ class Networks:
     random: int = 0
     noise: int = 0
     seed: int = 0
+    without: str = ""
 
     def drawn(self, kind: Kind, number: int) -> int:
         """The seed of a null's network of that number."""
@@ -45,12 +47,16 @@ class Networks:
 
 @dataclass
 class Nulls:
-    """By null, seed, probe and weighting the largest kappa of any head; by layer and weighting untrained profiles."""
+    """By null, seed, probe and weighting the largest kappa of any head; by layer and weighting untrained profiles.
+
+    without: why no network was trained on shuffled targets, where that was asked for.
+    """
 
     largest: dict[tuple[Kind, int, Key], float] = field(default_factory=dict[tuple[Kind, int, Key], float])
     profiles: dict[tuple[int, Weights], list[Float[np.ndarray, "N L"]]] = field(
         default_factory=dict[tuple[int, Weights], list[np.ndarray]]
     )
+    without: str = ""
 
     def threshold(self, kind: Kind, key: Key) -> float:
         """The 95th percentile over seeds of the largest kappa of any head; NaN where the null was not run."""
@@ -81,7 +87,11 @@ def run(
     progress: Callable[[str], None],
 ) -> Nulls:
     """Both nulls, on the windows that end at the origins (untrained networks on at most RANDOM_WINDOWS of them)."""
-    nulls = Nulls()
+    nulls, count = Nulls(without=networks.without), shuffled_blocks(panel, split.train, length)
+    if networks.noise and count < FEWEST_BLOCKS:
+        nulls.without = (
+            f"the training part has {count} blocks of {length} dates to exchange, {FEWEST_BLOCKS} are needed"
+        )
     few = origins[np.linspace(0, len(origins) - 1, min(len(origins), RANDOM_WINDOWS)).round().astype(np.int64)]
     for seed in range(networks.random):
         progress(f"untrained network {seed + 1} of {networks.random}")
@@ -91,7 +101,7 @@ def run(
         _add(nulls, "random", seed, tallies)
         for tally in tallies:
             nulls.profiles.setdefault((tally.layer, tally.weights), []).append(tally.profile.mean())
-    for seed in range(networks.noise):
+    for seed in range(0 if nulls.without else networks.noise):
         progress(f"network trained on shuffled targets {seed + 1} of {networks.noise}")
         own = networks.drawn("noise", seed)
         task = networks.fit(shuffled(panel, split.train, length, own), own)
@@ -113,14 +123,17 @@ def _add(nulls: Nulls, kind: Kind, seed: int, tallies: Sequence[Tally]) -> None:
 def shuffled(panel: Panel, train: Int[np.ndarray, " m"], length: int, seed: int) -> Float[np.ndarray, "R H C"]:
     """Targets of the training origins exchanged in blocks of `length` dates, all symbols together.
 
-    The blocks' order is drawn anew: what an origin foretells is now what came after another one, while targets keep
-    their sequence within blocks, their distribution by symbol and their dependence between symbols. NaN where the
-    symbol has no training origin at the other date.
+    The blocks' order is drawn anew until none is in its place: what an origin foretells is now what came after another
+    one, while targets keep their sequence within blocks, their distribution by symbol and their dependence between
+    symbols. NaN where the symbol has no training origin at the other date.
     """
     dates, date_m = np.unique(panel.times[train], return_inverse=True)
-    count = max(1, len(dates) // length)
+    count = shuffled_blocks(panel, train, length)
     block_d = np.arange(len(dates)) * count // len(dates)
-    order = np.random.default_rng(seed).permutation(count)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(count)
+    while count > 1 and (order == np.arange(count)).any():
+        order = rng.permutation(count)
     source_d = np.concatenate([np.flatnonzero(block_d == block) for block in order])
     row_SD = np.full((len(panel.symbols), len(dates)), -1, dtype=np.int64)
     row_SD[panel.symbol_ids[train], date_m] = train
@@ -128,6 +141,11 @@ def shuffled(panel: Panel, train: Int[np.ndarray, " m"], length: int, seed: int)
     targets = np.array(panel.targets)
     targets[train] = np.where((from_m >= 0)[:, None, None], panel.targets[from_m], np.nan)
     return targets
+
+
+def shuffled_blocks(panel: Panel, train: Int[np.ndarray, " m"], length: int) -> int:
+    """How many blocks the training origins' dates make."""
+    return max(1, len(np.unique(panel.times[train])) // length)
 
 
 def thresholds(nulls: Nulls | None, kind: Kind, name: str) -> Mapping[Weights, float]:

@@ -13,7 +13,7 @@ from forecaster.probes.labels import (
     PATTERN_KAPPA,
     Evidence,
     Verdict,
-    last_placebo,
+    needed,
     pattern,
     placebo_lags,
     placebos,
@@ -95,12 +95,11 @@ def verdicts(found: Sequence[Finding], week_bars: int, nulls: Nulls | None = Non
         finding = by_weights["raw"]
         span = finding.tally.profile.span
         for head in range(finding.tally.profile.heads):
-            needed = finding.probe.window
-            if finding.probe.chance == "neighbours":
-                needed = max(needed, last_placebo(week_bars) + 1)
-            if span < needed:
-                words = f"not measurable: windows of {span} bars, the probe needs {needed}"
-                judged[(layer, head), name] = Verdict("none", (), words)
+            fewest, words = needed(finding.probe, week_bars), finding.probe.lacking
+            if span < fewest:
+                words = f"windows of {span} bars, the probe needs {fewest}"
+            if words:
+                judged[(layer, head), name] = Verdict("none", (), f"not measurable: {words}")
                 continue
             verdict = pattern(finding.probe.chance, finding.score, {w: heads[head] for w, heads in evidence.items()})
             notes = _notes(finding, head, verdict, random["raw"]) if finding.score.queries else []
@@ -129,6 +128,7 @@ def _evidence(finding: Finding, week_bars: int, noise: float) -> list[Evidence]:
                 placebo=float(placebo_NP[head, best]) if lags else np.nan,
                 placebo_lag=lags[best] if lags else -1,
                 noise=noise,
+                tail=finding.test is not None and finding.test.tail,
             )
         )
     return listed
@@ -154,6 +154,8 @@ def _notes(finding: Finding, head: int, verdict: Verdict, untrained: float) -> l
         near, ratio = finding.tally.probes[finding.probe.name].far_back()
         if near.low[head] > 0 and ratio.low[head] >= FAR_BACK:
             notes.append("regardless of how far back")
+    if np.isinf(finding.score.odds[head]):
+        notes.append("odds without bound")
     if finding.test is not None and finding.test.tail:
         notes.append(f"p from the t tail of {finding.test.shifts} shifts")
     if finding.test is not None and finding.test.left_out:

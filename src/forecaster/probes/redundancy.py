@@ -37,13 +37,17 @@ Group = tuple[str, int | None]  # probe or "", layer or None
 def pair_rows(
     subject: Subject, panel: Panel, origins: Int[np.ndarray, " n"], length: int
 ) -> Iterator[tuple[object, ...]]:
-    """REDUNDANCY_COLUMNS of every pair of heads, of all layers, over at most WINDOWS of the windows."""
+    """REDUNDANCY_COLUMNS of every pair of heads, of all layers, over at most WINDOWS of the windows.
+
+    No CKA over so few windows that any outputs could be turned into any others: a head's width and one more.
+    """
     heads = every_head(subject)
     chosen = np.linspace(0, len(origins) - 1, min(len(origins), WINDOWS)).round().astype(np.int64)
     distance, alike = similarities(
         subject, panel, origins[chosen], blocks(panel.times[origins], length)[chosen], length
     )
-    for kind, found in (("js", distance), ("cka", alike)):
+    widest = max(subject.headed.attention(layer).head_width for layer, _ in heads)
+    for kind, found in (("js", distance), ("cka", alike)) if len(chosen) > widest + 1 else (("js", distance),):
         for i, one in enumerate(heads):
             for j in range(i + 1, len(heads)):
                 told = (float(end[i, j]) for end in (found.value, found.low, found.high))
@@ -66,7 +70,7 @@ def similarities(
     distance_bHH = np.zeros((count, len(heads), len(heads)))
     moments_bPP = np.zeros((min(count, FEWEST_BLOCKS), size, size))
     sums_bP = np.zeros((min(count, FEWEST_BLOCKS), size))
-    for part in batches(len(origins)):
+    for part in batches(len(origins), length):
         capture = dict.fromkeys(layers, (length - 1,))
         captured = forecast(subject, panel, origins[part], length, capture=capture).captured
         attention = [captured[layer].attn_BNTS[:, :, 0].cpu().double().numpy() for layer in layers]

@@ -98,7 +98,7 @@ class Removals:
         order = sorted(by_layer, key=lambda removed: sorted(removed))
         order.sort(key=lambda removed: [sorted(h for at, h in removed if at == layer) for layer in self._all_layers])
         ground, parts = self.ground, {removed: list[np.ndarray]() for removed in order}
-        for part in batches(len(ground.origins) if order else 0):
+        for part in batches(len(ground.origins) if order else 0, self.length):
             rows, units_BC = ground.origins[part], ground.units_nC[part]
             again = replay(self.subject, self.panel, rows, self.length)
             for removed in order:

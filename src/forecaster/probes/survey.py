@@ -54,11 +54,12 @@ class Tally:
         block_n: Int[np.ndarray, " n"],
     ) -> None:
         """Adds the attention of n queries."""
+        for null in self.nulls.values():
+            null.update(attention_nNL)  # as it came: they hold it, and float64 would take twice the memory
+        attention_nNL = attention_nNL.astype(np.float64)
         whole_bNL = self.profile.update(attention_nNL, block_n)
         for name, sums in (self.probes | self.multiples).items():
             sums.update(attention_nNL, masks[name], queries, block_n, whole_bNL)
-        for null in self.nulls.values():
-            null.update(attention_nNL)
         if self.joint is not None:
             self.joint.update(attention_nNL, masks, block_n)
         for name, anchor in self.anchors.items():
@@ -129,7 +130,9 @@ def survey(
     tallies: dict[Key, Tally] = {}
     masks: dict[tuple[Stratum, Direction], dict[str, Mask]] = {}
     start = -1
-    for look in looks(task, panel, origins, length, last_only=not whole, every=every):
+
+    def add(look: Look) -> None:
+        nonlocal start
         if look.window_n[0] != start:
             start = int(look.window_n[0])
             masks.clear()
@@ -144,7 +147,11 @@ def survey(
             key = (look.layer, *place, weights)
             if key not in tallies:
                 tallies[key] = empty(key)
-            tallies[key].add(attention_nNL.astype(np.float64), masks[place], look.queries, block_n[look.window_n])
+            tallies[key].add(attention_nNL, masks[place], look.queries, block_n[look.window_n])
+
+    for look in looks(task, panel, origins, length, last_only=not whole, every=every):
+        add(look)
+        del look  # the next one takes as much
     for layer, sums_by_lag in every.items():
         tallies[layer, "last", "past", "raw"].every = sums_by_lag
     return list(tallies.values())
@@ -173,7 +180,7 @@ def session_slots(
 def last_mask(probe: Probe, panel: Panel, origins: Int[np.ndarray, " n"], length: int) -> Mask:
     """A probe's mask for the last bars of the windows that end at the origins, computed piece by piece."""
     parts: list[Mask] = []
-    for part in batches(len(origins)):
+    for part in batches(len(origins), length):
         full = np.full(part.stop - part.start, length)
         parts.append(probe.at(panel, Queries(origins[part], full, full, length)))
     return Mask(np.concatenate([mask.flags for mask in parts]), np.concatenate([mask.measurable for mask in parts]))

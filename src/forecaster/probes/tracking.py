@@ -31,7 +31,7 @@ class DateTracking:
         by_date = np.minimum(attention_nNL[..., 1:], before_nNL[..., :-1]).sum(-1)
         self.counts_b += by_block(follows.astype(np.float64), block_n, len(self.counts_b))
         self.sums_bN += by_block((by_date - by_lag) * follows[:, None], block_n, len(self.counts_b))
-        self._row, self._before_1NL = int(rows[-1]), attention_nNL[-1:]
+        self._row, self._before_1NL = int(rows[-1]), attention_nNL[-1:].copy()
 
     def overlap(self) -> Interval:
         """Mean of the difference, by head."""

@@ -1,6 +1,7 @@
 """The labelled heads as a table of the page, and what came closest where there is no label."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -21,6 +22,8 @@ from forecaster.report.values import (
 COLUMNS = ("head", "probe", "kappa", "norm-weighted kappa", "chance", "odds", "q", "label", "targets", "reason")
 
 CHANGED = 0.05
+NOT_JUDGED = ("too few to say", "not measurable")
+FEW = re.compile(r"too few to say: (\d+) blocks of dates of at least (\d+)")
 
 ByWeights = dict[str, Row]  # the raw and the norm-weighted row of one head, probe, stratum and direction
 
@@ -46,6 +49,16 @@ def closest_heads(heads: pd.DataFrame) -> Fold | None:
     return Fold("Closest to a label, probe by probe", [table]) if lines else None
 
 
+def without_label(rows: Sequence[Row]) -> str:
+    """That no head has a label; where nothing could be judged, that and why."""
+    reasons = [word(row["reason"]) for row in rows if str(row["stratum"]) == "last"]
+    if reasons and all(reason.startswith(NOT_JUDGED) for reason in reasons):
+        few = [(int(found[1]), found[2]) for reason in reasons if (found := FEW.match(reason))]
+        why = "{} blocks of dates, {} are needed".format(*max(few)) if few else "no probe is measurable"
+        return f"No head could be judged: {why}."
+    return f"None of the {len({(whole(row['layer']), whole(row['head'])) for row in rows})} heads earned a label."
+
+
 def label_counts(heads: pd.DataFrame) -> str:
     """How many heads carry which label, in words."""
     rows = records(heads)
@@ -55,7 +68,7 @@ def label_counts(heads: pd.DataFrame) -> str:
         (whole(row["layer"]), whole(row["head"])) for row in rows if word(row["label"]).startswith("functional")
     }
     if not found:
-        return f"None of the {len(every)} heads earned a label."
+        return without_label(rows)
     rest = len(found) - len(functional)
     return (
         f"{len(found)} of {len(every)} heads carry a label: {len(functional)} functional (the forecast needs what they "
@@ -76,7 +89,7 @@ def unmeasured(heads: pd.DataFrame) -> list[str]:
 
 
 def changes_table(tests: pd.DataFrame) -> list[str | Fold]:
-    """How many of the claims that were followed over time changed, and every test, folded."""
+    """How many of the claims tested for a change changed, how many could not be, and every test, folded."""
     rows = sorted(records(tests), key=lambda row: 2.0 if (p := number(row["p"])) is None else p)
     if not rows:
         return []
@@ -94,8 +107,10 @@ def changes_table(tests: pd.DataFrame) -> list[str | Fold]:
         ]
         for row in rows
     ]
-    told = f"{len(changed)} of {len(rows)} followed over time changed at 5 % false discoveries."
-    return [told, Fold("Every test for a change", [Table("Smallest p first", columns, lines)])]
+    tested = sum(number(row["p"]) is not None for row in rows)
+    told = [f"{len(changed)} of {tested} claims tested changed at 5 % false discoveries"] if tested else []
+    told += [f"{len(rows) - tested} could not be tested"] if tested < len(rows) else []
+    return [f"{'; '.join(told)}.", Fold("Every test for a change", [Table("Smallest p first", columns, lines)])]
 
 
 def _pairs(heads: pd.DataFrame) -> list[ByWeights]:

@@ -93,6 +93,8 @@ def _general(rows: Sequence[Row], tables: Tables, summary: Mapping[str, object])
         f"{named}: {sum(counts)} heads, {labels}, {counts[2]} without a label.",
         "Kappa is 0 for chance and 1 for all of the attention; brackets are 95 % intervals over blocks of dates.",
     ]
+    if counts[0]:
+        said.append("Functional is not corrected for the number of heads and targets.")
     if blocks := [count for name, count in _of_no_head(tables).items() if name.endswith(" blocks of dates")]:
         said.append(f"There are {max(blocks)} blocks.")
     said += [sentence if sentence.endswith(".") else f"{sentence}." for sentence in _gates(summary)]
@@ -103,10 +105,11 @@ def _general(rows: Sequence[Row], tables: Tables, summary: Mapping[str, object])
         f"Compared with {untrained} untrained networks." if untrained else "Not compared with untrained networks."
     )
     if noise:
-        said.append(f"Patterns are above heads of {noise} networks trained on shuffled targets.")
-    else:
+        networks = "1 network" if noise == 1 else f"{noise} networks"
+        said.append(f"A pattern had to be above the largest kappas of {networks} trained on shuffled targets.")
+    elif not any(sentence.startswith("Not held against") for sentence in _gates(summary)):
         said.append(
-            "Not held against networks trained on shuffled targets (probes=strict): patterns may be the recipe's."
+            "Not held against networks trained on shuffled targets (probes=strict): those may have such patterns too."
         )
     for probe in distinct(row["probe"] for row in rows):
         own = [row for row in rows if row["probe"] == probe and row["weights"] == "raw"]
@@ -143,7 +146,8 @@ def _look(row: Row, norm: Row | None, facts: Mapping[str, int]) -> str:
     text = f"It looks at {LOOKS_AT.get(probe, f'the bars of {probe}')}: kappa {_told(row)}"
     if norm is not None:
         text += f", weighted by what it writes {_told(norm)}"
-    text += f", {significant(row['odds'])} times the odds of chance"
+    if number(row["odds"]) is not None:
+        text += f", {significant(row['odds'])} times the odds of chance"
     reason = word(row["reason"])
     if number(row["q"]) is not None:
         count = facts.get(f"{probe} shifts")
@@ -153,13 +157,15 @@ def _look(row: Row, norm: Row | None, facts: Mapping[str, int]) -> str:
     found, _, failed = re.split(r", functional: ", reason)[0].partition(", not functional: ")
     text += "".join(f"; {note}" for note in found.split("; ")[1:])
     if failed:
-        text += f". That the forecast needs these bars is not shown; failed: {MEASURED.sub('', failed)}"
+        tests, _, matched = MEASURED.sub("", failed).rpartition("; ")
+        text += f". That the forecast needs these bars is not shown: {tests}. {matched[:1].upper()}{matched[1:]}"
     return f"{text}."
 
 
 def _closest(raw: Sequence[Row]) -> list[str]:
     """The probe in which a head without a label has its largest kappa, and what was missing."""
-    measured = [row for row in raw if number(row["kappa"]) is not None]
+    asked = [row for row in raw if not word(row["reason"]).startswith("not measurable")]
+    measured = [row for row in asked if number(row["kappa"]) is not None]
     if not measured:
         return ["No probe could be asked."]
     row = max(measured, key=lambda row: number(row["kappa"]) or 0.0)
@@ -179,7 +185,7 @@ def _lags(head: Head, own: Own) -> list[str]:
     if profile:
         peak = max(profile, key=lambda row: number(row["mean"]) or 0.0)
         told = f"{decimals(peak['mean'])} {interval(peak['low'], peak['high'])}".strip()
-        parts.append(f"most at lag {whole(peak['lag'])} ({told}; evenly spread it were {1 / len(profile):.3f})")
+        parts.append(f"most at lag {whole(peak['lag'])} ({told}; {1 / len(profile):.3f} if it were spread evenly)")
     if "mean age" in facts:
         age = facts["mean age"]
         parts.append(f"mean age {decimals(age['value'], 1)} bars {interval(age['low'], age['high'], 1)}".strip())

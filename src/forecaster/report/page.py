@@ -162,7 +162,8 @@ def _together(tables: Mapping[str, pd.DataFrame], summary: Mapping[str, object])
     parts: list[Part] = []
     if "redundancy" in tables and not tables["redundancy"].empty:
         found = tables["redundancy"]
-        parts += [*group_redundancy(found), _picture("redundancy", pruning_figures.redundancy_matrix(found))]
+        parts += group_redundancy(found, tables.get("knockouts"))
+        parts.append(_picture("redundancy", pruning_figures.redundancy_matrix(found)))
     if "pruning" in tables:
         curve = _picture("pruning", pruning_figures.pruning_curve(tables["pruning"]))
         parts += [*_texts(summary.get("pruning")), curve]

@@ -49,8 +49,8 @@ READINGS = {
     "ablation": Reading(
         "Ablation",
         "Rise in the test loss when one head's output is replaced by its training mean, with its 95 % interval: "
-        "where the interval reaches 0 the forecast can do without the head. Replacing by zero overstates redundant "
-        "heads.",
+        "where the interval reaches 0 it is not shown that the forecast needs the head. Replacing by zero overstates "
+        "redundant heads.",
         "Absent: no ablation of this run is a number.",
     ),
     "redundancy": Reading(
@@ -97,5 +97,5 @@ SCORES = (
 )
 TESTS = (
     "Diebold-Mariano tests of the trained network against each baseline, two-sided at 5 %; a negative DM favours the "
-    "network. What is called no different may differ by chance alone."
+    "network. The verdict no different means that the test could not tell them apart, not that they are equal."
 )

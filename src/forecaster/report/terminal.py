@@ -4,6 +4,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from forecaster.report.head_tables import without_label
 from forecaster.report.values import (
     Row,
     decimals,
@@ -74,8 +75,7 @@ def heads_table(heads: pd.DataFrame) -> Table | Text:
     rows = records(heads)
     labelled = [row for row in rows if is_label(row["label"]) and row["weights"] == "raw"]
     if not labelled:
-        count = len({(whole(row["layer"]), whole(row["head"])) for row in rows})
-        return Text(f"None of the {count} heads earned a label." if count else "No head was probed.")
+        return Text(without_label(rows) if rows else "No head was probed.")
     table = Table(box=None, padding=(0, 1, 0, 0))
     for name in ("layer", "head"):
         table.add_column(name, justify="right", no_wrap=True)
