@@ -20,7 +20,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/python train.py experiment=sp500
 
-# How often the probes are right: hours on two cores, resumable. VALIDATE=quick: minutes.
+# How often the probes are right: about an hour of processor time, resumable, rewrites docs/validation.md.
+# VALIDATE=quick: minutes, writes build/validate/validation.md.
 VALIDATE ?= full
 validate: install
 	$(BIN)/python bench/validate.py $(VALIDATE)

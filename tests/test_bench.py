@@ -169,7 +169,8 @@ def test_when_only_the_noise_null_fails_a_head_then_results_count_it_before_that
     assert page._counts(run, "large_move") == (2, 1, 1)
     row, _, words = page.labels([run]).splitlines()[-3:]
     assert words.startswith(
-        "Of 4 heads in 1 networks, 2 patterns pass every test but the noise null, 1 of them that too (some pattern in 1 of 1"
+        "Of 4 heads in 1 networks, 2 patterns pass every test but the noise null, 1 of them that too "
+        "(some pattern in 1 of 1 runs)"
     )
     assert row.startswith("| large_move | 2 of 4 (50.0%, 6.8% to 93.2%) | 0.140 to 0.140 | 0.419 to 0.419 | 1 of 4 ")
     assert row.endswith("| 1 in 1 of 1 seeds |")
@@ -218,4 +219,15 @@ def test_when_every_gate_is_closed_then_false_patterns_are_counted_and_no_head_c
     page.pd.DataFrame(score).to_csv(run / "scores.csv", index=False)
     row = page.planted(tmp_path).splitlines()[2]
     assert "1 of 2 (50.0%, 1.3% to 98.7%): large_move 1, weekly 1" in row
-    assert "none could be; gate open in 0 of 1 (0.0%, 0.0% to 97.5%) runs" in row
+    assert "none could be; gate open in 0 of 1 runs (0.0%, 0.0% to 97.5%)" in row
+
+
+def test_when_validation_would_remove_more_than_test_allows_then_results_tell_what_its_choice_costs_on_test(bench):
+    page = bench("results_page")
+    lost = {"validation": [0.0, 0.002, 0.008, 0.02, 0.0], "test": [0.0, 0.004, 0.03, 0.05, 0.2]}
+    rows = [
+        {"order": "importance", "seed": None, "removed": gone, "part": part, "target": "volume", "skill_share": share}
+        for part, shares in lost.items()
+        for gone, share in enumerate(shares)
+    ]
+    assert page._chosen(page.pd.DataFrame(rows), 4) == "50%: volume 3.0%"

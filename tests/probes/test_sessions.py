@@ -49,6 +49,16 @@ def test_shifts_are_whole_sessions_and_pairs_of_one_slot():
         assert shifted[0, column] == pytest.approx(loops(attention[:, 0], flags, dates, slots, shift))
 
 
+def test_shifts_are_as_long_as_a_window_of_the_symbol_with_the_fewest_bars_a_session():
+    dates = np.concatenate([np.repeat(np.arange(60), 24), np.repeat(np.arange(60), 4)])
+    slots = np.concatenate([np.tile(np.arange(24), 60), np.tile(np.arange(4), 60)])
+    symbols = np.repeat([0, 1], [60 * 24, 60 * 4])
+    flags = np.random.default_rng(0).random((len(dates), 10)) < 0.3
+    times = np.datetime64("2024-01-01", "us") + dates * np.timedelta64(1, "D")
+    shifts = Shifts(Mask(flags, np.ones(len(dates), dtype=bool)), symbols, times, 10, slots)
+    assert (shifts.admissible // 24).tolist() == list(range(3, 58))  # ten bars of the second are three sessions
+
+
 def market_with_an_hour() -> tuple[panel.Panel, np.ndarray]:
     """Hours of a currency that moves four times as much at 8:00 in New York, and whether a bar is of that hour."""
     times = stamps("forex", "2023-01-02", "2023-12-29")

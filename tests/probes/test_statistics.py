@@ -32,6 +32,17 @@ def test_blocks_are_one_when_there_are_fewer_dates_than_a_window():
     assert set(blocks(np.arange(4).astype("datetime64[D]").astype("datetime64[us]"), 9)) == {0}
 
 
+def test_blocks_hold_a_window_of_the_symbol_that_keeps_the_shortest_hours():
+    """Bars of every hour, and of seven of the 24: 48 of the latter are seven days."""
+    hours = np.datetime64("2024-01-01", "us") + np.arange(24 * 70) * np.timedelta64(1, "h")
+    few = hours[(np.arange(len(hours)) % 24 >= 9) & (np.arange(len(hours)) % 24 < 16)]
+    times, ids = np.concatenate([hours, few]), np.repeat([0, 1], [len(hours), len(few)])
+    block = blocks(times, 48, ids)
+    assert block.max() + 1 == len(few) * len(hours) // (len(hours) - 24 + 7) // 48
+    assert np.bincount(block[ids == 1]).min() >= 48
+    assert np.array_equal(blocks(hours, 48, np.zeros(len(hours), dtype=int)), blocks(hours, 48))
+
+
 def test_kappa_is_the_share_between_chance_and_everything():
     np.testing.assert_allclose(kappa(np.array([0.1, 0.55, 1.0]), np.array([0.1, 0.1, 0.1])), [0, 0.5, 1])
     assert np.isnan(kappa(np.array([1.0]), np.array([1.0])))[0]

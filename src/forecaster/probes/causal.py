@@ -57,7 +57,7 @@ class Trials:
     def __init__(self, task: Subject, panel: Panel, split: Split, length: int) -> None:
         self.task, self.panel, self.origins, self.length = task, panel, split.test, length
         self.means = training_means(task, panel, split.train, length)
-        self.block_n = blocks(panel.times[split.test], length)
+        self.block_n = blocks(panel.times[split.test], length, panel.symbol_ids[split.test])
         self.units_nC = units(task, panel, split.train, split.test)
         mean_nHC = point_forecasts(task, panel, split.test, length)
         self.gates: list[Gate] = gates(task, panel, split.train, split.test, mean_nHC, self.units_nC)

@@ -13,13 +13,29 @@ MOST_BLOCKS: Final = 100  # sums are kept by block: memory does not grow with th
 CONFIDENCE: Final = 0.95
 
 
-def blocks(times: Shaped[np.ndarray, " n"], length: int) -> Int[np.ndarray, " n"]:
-    """Block of each query: consecutive stretches of at least `length` distinct times, all symbols together.
+def blocks(
+    times: Shaped[np.ndarray, " n"], length: int, symbol_ids: Int[np.ndarray, " n"] | None = None
+) -> Int[np.ndarray, " n"]:
+    """Block of each query: consecutive stretches of distinct times, all symbols together.
 
-    D times make max(1, min(D // length, MOST_BLOCKS)) blocks whose sizes differ by one time at most.
+    A stretch holds at least `length` queries of every symbol that is there all along, or more distinct times than that
+    where a symbol keeps shorter hours than others. D times make max(1, min(D pace // length, MOST_BLOCKS)) blocks
+    whose sizes differ by one time at most.
     """
     distinct, rank = np.unique(times, return_inverse=True)
-    return rank * max(1, min(len(distinct) // length, MOST_BLOCKS)) // len(distinct)
+    among, of = (1, 1) if symbol_ids is None else pace(rank, symbol_ids)
+    return rank * max(1, min(len(distinct) * among // (of * length), MOST_BLOCKS)) // len(distinct)
+
+
+def pace(rank_n: Int[np.ndarray, " n"], symbol_ids: Int[np.ndarray, " n"]) -> tuple[int, int]:
+    """Of the symbol with the fewest queries by time: how many it has, and the times from its first to its last one.
+
+    rank: of each query's time among those of all symbols.
+    """
+    paces = [
+        (len(own), int(np.ptp(own)) + 1) for own in (rank_n[symbol_ids == symbol] for symbol in np.unique(symbol_ids))
+    ]
+    return min(paces, key=lambda one: one[0] / one[1])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Complex, Float, Int, Shaped
 from numpy.fft import irfft, rfft
 from scipy import fft, stats
 
+from forecaster.probes.intervals import pace
 from forecaster.probes.masks import Mask
 from forecaster.probes.statistics import kappa
 
@@ -92,11 +93,10 @@ class Shifts:
         self.active, self.span = mask.measurable & among, int(mask.flags.shape[1])
         dates, date_n = np.unique(times[self.active], return_inverse=True)
         every = np.unique(times[among])
-        step, bars, slot_n = 1, len(every), np.zeros(len(date_n), dtype=np.int64)
+        step, slot_n = 1, np.zeros(len(date_n), dtype=np.int64)
         if slots is not None:
             kinds, slot_n = np.unique(slots[self.active], return_inverse=True)
             step = max(1, len(kinds))  # places of a date
-            bars = len(np.unique(np.searchsorted(every, times[among]) * (int(slots.max()) + 1) + slots[among]))
         stretches = max(1, -(-len(dates) * step // MOST_PLACES))
         long = max(1, -(-len(dates) // stretches))  # dates of a stretch
         self.places = long * step
@@ -119,7 +119,8 @@ class Shifts:
                 self.flags_LD[lags] += np.rint(paired_lD).astype(np.int32)
         self.pairs_D = np.rint(self.pairs_D)
         self.complete = bool((self.pairs_D == self.pairs_D[:1]).all())
-        apart = -(-length * len(every) // max(1, bars))  # as long as a window, in dates of all queries
+        asked, over = pace(np.searchsorted(every, times[among]), symbol_ids[among]) if among.any() else (1, 1)
+        apart = -(-length * over // asked)  # as long as a window of any symbol, in dates of all queries
         nearest = _nearest(np.searchsorted(every, dates), apart)
         admissible = step * np.arange(nearest, long - nearest + 1) if len(kept) else np.arange(0)
         pairs = self.pairs_D[admissible]
@@ -127,7 +128,7 @@ class Shifts:
         if len(admissible) > MOST_SHIFTS:
             admissible = admissible[np.linspace(0, len(admissible) - 1, MOST_SHIFTS).round().astype(np.int64)]
         self.admissible = admissible
-        self.independent = bars // length
+        self.independent = len(every) * asked // (over * length)
 
     @property
     def lags(self) -> list[slice]:

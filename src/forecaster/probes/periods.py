@@ -63,11 +63,11 @@ def gridded(panel: Panel, origins: Int[np.ndarray, " n"], part_n: Int[np.ndarray
     dates = session_slots(panel, origins, length)[0].astype("datetime64[D]")
     years = dates.max().astype("datetime64[Y]") - dates.min().astype("datetime64[Y]")
     period_n = dates.astype("datetime64[M]" if years.astype(np.int64) < FEWEST_YEARS else "datetime64[Y]")
-    times, first = panel.times[origins], 0
+    times, ids, first = panel.times[origins], panel.symbol_ids[origins], 0
     block_n = np.zeros(len(origins), dtype=np.int64)
     stretches: list[Int[np.ndarray, " _"]] = []
     for held in (part_n == 0, part_n > 0):
-        block_n[held] = first + blocks(times[held], length)
+        block_n[held] = first + blocks(times[held], length, ids[held])
         stretches.append(np.unique(block_n[held]))
         first = int(block_n[held].max()) + 1
     cells, cell_n = np.unique(period_n.astype(np.int64) * len(PARTS) + part_n, return_inverse=True)
@@ -75,7 +75,7 @@ def gridded(panel: Panel, origins: Int[np.ndarray, " n"], part_n: Int[np.ndarray
     cell_s: list[int] = []
     for cell in range(len(cells)):
         inside = cell_n == cell
-        own = blocks(times[inside], length)
+        own = blocks(times[inside], length, ids[inside])
         slice_n[inside] = len(cell_s) + own
         cell_s += [cell] * (int(own.max()) + 1)
     pieces, window_n = np.unique(np.stack((block_n, slice_n)), axis=1, return_inverse=True)

@@ -43,9 +43,8 @@ def pair_rows(
     """
     heads = every_head(subject)
     chosen = np.linspace(0, len(origins) - 1, min(len(origins), WINDOWS)).round().astype(np.int64)
-    distance, alike = similarities(
-        subject, panel, origins[chosen], blocks(panel.times[origins], length)[chosen], length
-    )
+    block_n = blocks(panel.times[origins], length, panel.symbol_ids[origins])
+    distance, alike = similarities(subject, panel, origins[chosen], block_n[chosen], length)
     widest = max(subject.headed.attention(layer).head_width for layer, _ in heads)
     for kind, found in (("js", distance), ("cka", alike)) if len(chosen) > widest + 1 else (("js", distance),):
         for i, one in enumerate(heads):

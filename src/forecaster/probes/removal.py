@@ -71,7 +71,8 @@ def ground(subject: Subject, panel: Panel, split: Split, length: int, part: Part
     mean_nHC = point_forecasts(subject, panel, origins, length)
     loss_nC = losses(subject, panel, origins, mean_nHC, units_nC)
     tested = gates(subject, panel, split.train, origins, mean_nHC, units_nC)
-    return Ground(part, origins, blocks(panel.times[origins], length), units_nC, loss_nC, tested)
+    block_n = blocks(panel.times[origins], length, panel.symbol_ids[origins])
+    return Ground(part, origins, block_n, units_nC, loss_nC, tested)
 
 
 def constants(means: Means) -> list[Float[Tensor, "_ d"]]:

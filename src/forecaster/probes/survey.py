@@ -86,7 +86,7 @@ def survey(
 
     whole=False: only what kappa and lag profiles at the last bar's query need.
     """
-    block_n = blocks(panel.times[origins], length)
+    block_n = blocks(panel.times[origins], length, panel.symbol_ids[origins])
     asked = {probe.name: probe for probe in probes}
     moves = {f"large_move hit rate top {rank}": large_move(rank) for rank in HIT_RANKS}
     weeks = multiples(panel.week_bars, length)

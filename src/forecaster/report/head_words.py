@@ -106,7 +106,8 @@ def _general(rows: Sequence[Row], tables: Tables, summary: Mapping[str, object])
     )
     if noise:
         networks = "1 network" if noise == 1 else f"{noise} networks"
-        said.append(f"A pattern had to be above the largest kappas of {networks} trained on shuffled targets.")
+        largest = f"the 95th percentile of the largest kappas of {networks} trained on shuffled targets"
+        said.append(f"A pattern had to be above {largest}.")
     elif not any(sentence.startswith("Not held against") for sentence in _gates(summary)):
         said.append(
             "Not held against networks trained on shuffled targets (probes=strict): those may have such patterns too."
