@@ -14,6 +14,7 @@ from forecaster.report.values import (
     is_trained,
     p_value,
     pooled,
+    probability,
     records,
     significant,
     trained_name,
@@ -92,7 +93,7 @@ def heads_table(heads: pd.DataFrame) -> Table | Text:
             word(row["probe"]),
             f"{decimals(row['kappa'])} {interval(row['low'], row['high'])}",
             significant(row["odds"]),
-            decimals(row["q"]),
+            probability(row["q"]),
             word(row["label"]),
             word(row["targets"]),
         )

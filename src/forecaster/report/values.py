@@ -61,11 +61,16 @@ def interval(low: object, high: object, places: int | None = 3) -> str:
 
 def p_value(value: object, places: int = 3) -> str:
     """`p = 0.012`, `p < 0.001`, or the word in the cell after `p `."""
-    parsed = number(value)
+    told = probability(value, places)
+    return f"p {told}" if number(value) is None or told.startswith("<") else f"p = {told}"
+
+
+def probability(value: object, places: int = 3) -> str:
+    """`0.012`, `< 0.001`, or the word in the cell."""
+    parsed, smallest = number(value), 10.0**-places
     if parsed is None:
-        return f"p {word(value) or MISSING}"
-    smallest = 10.0**-places
-    return f"p < {smallest:.{places}f}" if parsed < smallest else f"p = {parsed:.{places}f}"
+        return word(value) or MISSING
+    return f"< {smallest:.{places}f}" if parsed < smallest else f"{parsed:.{places}f}"
 
 
 def distinct(cells: Iterable[object]) -> list[str]:
