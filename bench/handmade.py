@@ -51,7 +51,7 @@ def case(seed: int, length: int = LENGTH) -> Case:
     masks = {probe.name: probe.at(panel, queries) for probe in probes}
     ids, times = panel.symbol_ids[origins], panel.times[origins]
     shifts = {probe.name: Shifts(masks[probe.name], ids, times, length) for probe in probes if probe.content}
-    return Case(panel, queries, probes, masks, shifts, blocks(times, length))
+    return Case(panel, queries, probes, masks, shifts, blocks(times, length, ids))
 
 
 def backgrounds(made: Case, seed: int) -> dict[str, np.ndarray]:

@@ -94,7 +94,9 @@ def memory(symbols: int, windows: int) -> None:
     length = 64
     panel = made(symbols, windows, length)
     task, origins = task_for(panel, length), origins_of(panel, length)
-    forecast(task, panel, origins[:512], length)  # what torch holds from its first pass on
+    forecast(
+        task, panel, origins[next(batches(len(origins), length))], length
+    )  # what torch holds from its first pass on
     ctypes.CDLL(None).malloc_trim(0)  # glibc keeps a part of it, more or less by chance
     before = resident()
     start = time.process_time()

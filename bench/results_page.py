@@ -123,7 +123,7 @@ def told(runs: Sequence[Run]) -> Iterator[str]:
                     _name(row),
                     row["probe"],
                     f"{float(row['kappa']):.3f} [{float(row['low']):.3f}, {float(row['high']):.3f}]",
-                    _odds(float(row["odds"])),
+                    _odds(row["odds"]),
                     row["targets"],
                     ", ".join(_costs_of(run, row)),
                 )
@@ -185,7 +185,8 @@ def removed(runs: Sequence[Run]) -> str:
     words = (
         "better than by lot" if low > 0 else "worse than by lot" if high < 0 else "not seen to be better than by lot"
     )
-    told += f"The difference by seed is {more.mean():+.0%} [{low:+.0%}, {high:+.0%}]: importance is {words}.\n"
+    told += f"The difference by seed is {more.mean():+.0%} [{low:+.0%}, {high:+.0%}] over trainings, on "
+    told += f"these test bars: importance is {words}.\n"
     return table(columns, rows) + "\n" + told
 
 
@@ -247,8 +248,10 @@ def _name(row: "pd.Series[Any]") -> str:
     return f"L{row['layer']}H{row['head']}"
 
 
-def _odds(odds: float) -> str:
-    return f"over {MANY:,}" if odds > MANY else f"{odds:.1f}"
+def _odds(odds: str | float) -> str:
+    if odds == "":
+        return "without bound"
+    return f"over {MANY:,}" if float(odds) > MANY else f"{float(odds):.1f}"
 
 
 def _costs_of(run: Run, head: "pd.Series[Any]") -> Iterator[str]:
@@ -312,8 +315,8 @@ Functional heads. Intervals of shares take the skill itself as exact; over 100 %
 than the naive one:
 """
 NOT_FUNCTIONAL = """\
-No head of any seed is functional. *Functional* asks for a pattern first: the table below has heads that the forecast
-needs a little, and no probe says what for.
+No head of any seed is functional. *Functional* asks for a pattern first: where the table below shows a loss, no probe
+says what the head is needed for.
 """
 COSTS = """\
 What it costs to lose a single head (mean-ablation on test; share of the skill over the naive forecast; `*`: the

@@ -110,8 +110,11 @@ def raw_p(heads: list[Record]) -> str:
     told = ""
     marks = [head for head in nulls if head["background"].startswith(OWN_MARKS)]
     if marks:
-        cells = [f"{probe} {rate(*_small(marks, probe))}" for probe in CONTENT]
-        told += f"\nOn own marks, where 5 % are expected: {', '.join(cells)}.\n"
+        for name in dict.fromkeys(head["background"] for head in marks):
+            own = [head for head in marks if head["background"] == name]
+            cells = [f"{probe} {rate(*_small(own, probe))}" for probe in CONTENT]
+            told += f"\n{name.capitalize()}, where 5 % are expected: {', '.join(cells)}.\n"
+        told += "\nHeads of a seed share the flagged bars: these intervals are too narrow.\n"
     if UNTRAINED in by_name:
         _, *cells, largest = by_name[UNTRAINED]
         words = ", ".join(f"{cell} ({probe})" for probe, cell in zip(CONTENT, cells, strict=True))
@@ -304,7 +307,8 @@ Attention made by hand on bars in which nothing is to be found: GARCH(.08, .90) 
 to |r|, real XNYS sessions, 2 symbols of 1,600 bars, windows of 64 bars, every window's last bar. The same weights stand
 for both weightings. *Own marks*: each bar of each symbol has a mark g of its own, drawn from N(0, 1), and attention
 over the window is proportional to exp(g) (soft) or exp(4 g) (sharp). Such heads follow bars by date, and nothing in
-them. Numbers are heads that earned a label where nothing was planted.
+them; the marks of two symbols and of neighbouring bars are independent, so that heads which follow dates common to all,
+or stretches of time, are not tested here. Numbers are heads that earned a label where nothing was planted.
 """
 RAW_P = """
 Before the correction for many heads, and without the thresholds on kappa and odds, of the heads that test it:

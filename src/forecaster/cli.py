@@ -184,7 +184,8 @@ def _verb(arguments: Sequence[str]) -> int:
         raise ConfigError(f"{overrides[0]} changes no report (in {TYPED}); write forecaster report run=DIR")
     for directory in directories:
         asked = load(directory / "config.yaml", overrides).probes
-        if verb == "probe" and not asked.enabled and any(line.startswith("probes") for line in overrides):
+        typed = {line.partition("=")[0] for line in overrides}
+        if verb == "probe" and not asked.enabled and typed & {"probes", "probes.enabled"}:
             raise ConfigError(f"probes=off asks for nothing (in {TYPED}); write probes=fast, default or strict")
     from forecaster import line  # torch
 

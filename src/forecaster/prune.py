@@ -112,7 +112,7 @@ def told(
         rise = float(loss_C[c]) - whole_loss
         of_skill = "no skill on test to lose"
         if c in test.open:
-            of_skill = f"{'loses' if rise > 0 else 'gains'} {100 * abs(rise) / gate.skill:.1f} % of its skill"
+            of_skill = f"{'gains' if rise < 0 else 'loses'} {100 * abs(rise) / gate.skill:.1f} % of its skill"
         lines.append(f"{gate.target}: loss on test {whole_loss:.5g} before, {loss_C[c]:.5g} after ({of_skill})")
     return "".join(f"{text}\n" for text in lines)
 

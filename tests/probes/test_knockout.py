@@ -214,7 +214,7 @@ def test_a_gate_tells_equal_errors_from_too_few_dates():
         "return: skill undefined (errors as the zero return's): no head is functional for it"
     )
     assert Gate("return", "zero return", np.nan, 0.01, 1).sentence == (
-        "return: skill undefined (dates of test, 1, are too few to test it): no head is functional for it"
+        "return: skill undefined (too few dates of test, 1): no head is functional for it"
     )
 
 

@@ -51,8 +51,7 @@ def test_no_network_learns_noise_from_too_few_blocks(small_task, garch):
     found = probe(task, garch, replace(parts, train=few), LENGTH, networks=networks, causal=False)
     _, limit = found.gates
     assert limit == (
-        "Not held against networks trained on shuffled targets: the training part has 9 blocks of 12 dates to "
-        "exchange, 10 are needed"
+        "Not held against networks trained on shuffled targets: blocks of 12 training dates to exchange: 9, needed: 10"
     )
     assert set(found.head_nulls["null"]) == set()
 

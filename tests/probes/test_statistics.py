@@ -43,6 +43,23 @@ def test_blocks_hold_a_window_of_the_symbol_that_keeps_the_shortest_hours():
     assert np.array_equal(blocks(hours, 48, np.zeros(len(hours), dtype=int)), blocks(hours, 48))
 
 
+def test_a_symbol_with_a_few_bars_does_not_make_all_blocks_one():
+    days = np.datetime64("2020-01-01", "us") + np.arange(1300) * np.timedelta64(1, "D")
+    times, ids = np.concatenate([days, days[[100, 1200]]]), np.repeat([0, 7], [1300, 2])
+    assert blocks(times, 64, ids).max() + 1 == 20
+    assert len(blocks(times[:0], 64, ids[:0])) == 0
+
+
+def test_blocks_hold_on_average_a_window_of_a_symbol_with_holes():
+    days = np.datetime64("2020-01-01", "us") + np.arange(1300) * np.timedelta64(1, "D")
+    kept = np.arange(1300) % 10 == 0
+    kept[650:] = True
+    times, ids = np.concatenate([days, days[kept]]), np.repeat([0, 1], [1300, kept.sum()])
+    block = blocks(times, 64, ids)
+    assert block.max() + 1 == 1300 * int(kept.sum()) // (1300 * 64)
+    assert np.bincount(block[ids == 1]).mean() >= 64
+
+
 def test_kappa_is_the_share_between_chance_and_everything():
     np.testing.assert_allclose(kappa(np.array([0.1, 0.55, 1.0]), np.array([0.1, 0.1, 0.1])), [0, 0.5, 1])
     assert np.isnan(kappa(np.array([1.0]), np.array([1.0])))[0]

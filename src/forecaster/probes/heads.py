@@ -88,7 +88,7 @@ def probe(
     told what is done.
     """
     origins = np.sort(np.concatenate((split.validation, split.test)))
-    # Where it can earn no label a weekly probe gives no figure either.
+    # Where it can earn no label a probe held against its neighbours gives no figure either.
     probes = tuple(
         replace(one, window=needed(one, panel.week_bars)) for one in (*standard(panel, origins, length), *further)
     )
@@ -160,7 +160,7 @@ def _limits(network: Headed, nulls: Nulls) -> Iterator[str]:
     if nulls.without:
         yield f"Not held against networks trained on shuffled targets: {nulls.without}"
     if isinstance(network, EncoderDecoder):
-        yield "Of the encoder-decoder the encoder's self-attention is probed, the decoder's is not"
+        yield "Of the encoder-decoder the encoder's self-attention is probed; none of the decoder's attention is"
 
 
 def _table(rows: Sequence[Row] | Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:

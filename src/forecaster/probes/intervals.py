@@ -18,24 +18,30 @@ def blocks(
 ) -> Int[np.ndarray, " n"]:
     """Block of each query: consecutive stretches of distinct times, all symbols together.
 
-    A stretch holds at least `length` queries of every symbol that is there all along, or more distinct times than that
-    where a symbol keeps shorter hours than others. D times make max(1, min(D pace // length, MOST_BLOCKS)) blocks
-    whose sizes differ by one time at most.
+    On the average over its time a stretch holds `length` queries of the symbol with the fewest by time. D times make
+    max(1, min(D pace // length, MOST_BLOCKS)) blocks whose sizes differ by one time at most.
     """
     distinct, rank = np.unique(times, return_inverse=True)
-    among, of = (1, 1) if symbol_ids is None else pace(rank, symbol_ids)
+    among, of = (1, 1) if symbol_ids is None else pace(rank, symbol_ids, length)
     return rank * max(1, min(len(distinct) * among // (of * length), MOST_BLOCKS)) // len(distinct)
 
 
-def pace(rank_n: Int[np.ndarray, " n"], symbol_ids: Int[np.ndarray, " n"]) -> tuple[int, int]:
+def pace(rank_n: Int[np.ndarray, " n"], symbol_ids: Int[np.ndarray, " n"], length: int) -> tuple[int, int]:
     """Of the symbol with the fewest queries by time: how many it has, and the times from its first to its last one.
 
-    rank: of each query's time among those of all symbols.
+    Symbols of fewer than `length` queries are passed over where another has more: they fill no block. rank: of each
+    query's time among those of all symbols.
     """
-    paces = [
-        (len(own), int(np.ptp(own)) + 1) for own in (rank_n[symbol_ids == symbol] for symbol in np.unique(symbol_ids))
-    ]
-    return min(paces, key=lambda one: one[0] / one[1])
+    if not len(rank_n):
+        return 1, 1
+    _, of_n, count_s = np.unique(symbol_ids, return_inverse=True, return_counts=True)
+    first_s, last_s = np.full(len(count_s), rank_n.max()), np.zeros(len(count_s), dtype=np.int64)
+    np.minimum.at(first_s, of_n, rank_n)
+    np.maximum.at(last_s, of_n, rank_n)
+    over_s = last_s - first_s + 1
+    fills_s = count_s >= min(length, count_s.max())
+    slowest = int(np.where(fills_s, count_s / over_s, np.inf).argmin())
+    return int(count_s[slowest]), int(over_s[slowest])
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from forecaster.windows.panel import Panel
 from forecaster.windows.scaling import RELATIVE_TARGETS, sigma
 
 GATE_P: Final = 0.01
+ROUNDED: Final = 1e-12  # a skill that is none
 ROUNDING: Final = 1e-6  # share of the mass still to be matched that float32 attention may miss
 
 Head = tuple[int, int]  # layer, head
@@ -202,7 +203,7 @@ class Gate:
         test = f"squared error on test against the {self.naive}'s, one-sided Diebold-Mariano p = {self.p:.3g}"
         if np.isnan(self.p):
             same = f"errors as the {self.naive}'s"
-            why = same if self.skill == 0.0 else f"dates of test, {self.dates}, are too few to test it"
+            why = f"too few dates of test, {self.dates}" if self.dates < 2 or abs(self.skill) > ROUNDED else same
             return f"{self.target}: skill undefined ({why}): no head is functional for it"
         if self.open:
             return f"{self.target}: skill ({test}): heads can be functional for it"

@@ -104,16 +104,14 @@ def missing(chance: Chance, evidence: Evidence) -> list[str]:
         return ["kappa undefined"]
     least = RECENCY_KAPPA if chance == "visible" else PATTERN_KAPPA
     failed = [] if evidence.kappa >= least else [f"kappa {evidence.kappa:.3f} under {least}"]
-    if chance != "profile" and not evidence.low > 0:
+    # A t tail makes too much of few shifts where a head's attention is one sharp peak.
+    if (chance != "profile" or evidence.tail) and not evidence.low > 0:
         failed.append("interval of kappa not above 0")
     if chance != "visible" and not evidence.odds >= PATTERN_ODDS:
         undefined = np.isnan(evidence.odds)
         failed.append("odds undefined" if undefined else f"odds {evidence.odds:.2f} under {PATTERN_ODDS:g}")
     if chance == "profile" and not evidence.q <= PATTERN_Q:
         failed.append("no shift null" if np.isnan(evidence.q) else f"q {evidence.q:.3g} above {PATTERN_Q}")
-    # A t tail makes too much of few shifts where a head's attention is one sharp peak.
-    if chance == "profile" and evidence.tail and not evidence.low > 0:
-        failed.append("interval of kappa not above 0")
     if chance == "neighbours":
         if evidence.placebo_lag < 0:
             failed.append("no placebo lag in the window")
@@ -131,7 +129,8 @@ def pattern(chance: Chance, score: Score, by_weights: Mapping[str, Evidence]) ->
     if score.queries == 0:
         return Verdict("none", (), "not measurable: no query has the bars it asks about")
     if score.blocks < FEWEST_BLOCKS:
-        return Verdict("none", (), f"too few to say: {score.blocks} blocks of dates of at least {FEWEST_BLOCKS}")
+        blocks = "1 block" if score.blocks == 1 else f"{score.blocks} blocks"
+        return Verdict("none", (), f"too few to say: {blocks} of dates of at least {FEWEST_BLOCKS}")
     failed = {weights: missing(chance, evidence) for weights, evidence in by_weights.items()}
     if any(failed.values()):
         return Verdict("none", (), "; ".join(f"{name}: {', '.join(words)}" for name, words in failed.items() if words))

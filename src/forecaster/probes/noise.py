@@ -89,9 +89,7 @@ def run(
     """Both nulls, on the windows that end at the origins (untrained networks on at most RANDOM_WINDOWS of them)."""
     nulls, count = Nulls(without=networks.without), shuffled_blocks(panel, split.train, length)
     if networks.noise and count < FEWEST_BLOCKS:
-        nulls.without = (
-            f"the training part has {count} blocks of {length} dates to exchange, {FEWEST_BLOCKS} are needed"
-        )
+        nulls.without = f"blocks of {length} training dates to exchange: {count}, needed: {FEWEST_BLOCKS}"
     few = origins[np.linspace(0, len(origins) - 1, min(len(origins), RANDOM_WINDOWS)).round().astype(np.int64)]
     for seed in range(networks.random):
         progress(f"untrained network {seed + 1} of {networks.random}")

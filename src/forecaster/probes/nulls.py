@@ -17,7 +17,9 @@ MOST_SHIFTS: Final = 9_999
 FEWEST_WINDOWS: Final = 3  # a symbol takes part from 3 L windows on
 TIE: Final = 1e-9  # of kappa: a head without any contrast scores the same at every shift, but for rounding
 MOST_PLACES: Final = 20_000
-MOST_LOST: Final = 0.5  # of the pairs: kappa at a shift of a few pairs is spread more widely than the observed one
+# Of the pairs of the fullest shift. Of a probe that asks few queries of several symbols that one has fewer than the
+# observed figure, whose spread is then smaller than that of the shifts: p is too large.
+FEWEST_PAIRS: Final = 0.5
 BUFFER: Final = 1 << 20  # weights held before they are transformed (4 MB)
 HELD_SHARE: Final = 1 / 16  # of a circle that is held at least: each transform is as long as all of it
 AT_ONCE: Final = 1 << 17  # numbers transformed at a time (1 MB): it stays in the cache, and makes room for the next
@@ -66,8 +68,9 @@ class Shifts:
 
     At shift s the query of date d meets the flags of its symbol's query at date (d + s) mod D; pairs without a partner
     are dropped. Only dates with a measurable query count: of a probe that asks few queries, flags are shifted within
-    those. Shifts are admissible that bring every query a window away or farther, either way: `length` dates where all
-    are measurable, and that lose at most MOST_LOST of the pairs of the fullest one. Of more than MOST_SHIFTS, as many
+    those. Shifts are admissible that bring every query a window away or farther, either way (a window as long as the
+    slowest symbol's is on average): `length` dates where all are measurable, and that have FEWEST_PAIRS of the pairs of
+    the fullest one at least. Of more than MOST_SHIFTS, as many
     evenly spaced ones.
     slots: numbers for the time of the day of intraday queries, whose `times` are then session dates. Shifts are whole
     sessions, as long as `length` bars, and pairs are of one slot: moves have a size of the hour, and at another hour
@@ -119,12 +122,12 @@ class Shifts:
                 self.flags_LD[lags] += np.rint(paired_lD).astype(np.int32)
         self.pairs_D = np.rint(self.pairs_D)
         self.complete = bool((self.pairs_D == self.pairs_D[:1]).all())
-        asked, over = pace(np.searchsorted(every, times[among]), symbol_ids[among]) if among.any() else (1, 1)
-        apart = -(-length * over // asked)  # as long as a window of any symbol, in dates of all queries
+        asked, over = pace(np.searchsorted(every, times[among]), symbol_ids[among], length)
+        apart = -(-length * over // asked)  # a window of the slowest symbol, in dates of all queries
         nearest = _nearest(np.searchsorted(every, dates), apart)
         admissible = step * np.arange(nearest, long - nearest + 1) if len(kept) else np.arange(0)
         pairs = self.pairs_D[admissible]
-        admissible = admissible[pairs >= max(1.0, MOST_LOST * pairs.max(initial=0.0))]
+        admissible = admissible[pairs >= max(1.0, FEWEST_PAIRS * pairs.max(initial=0.0))]
         if len(admissible) > MOST_SHIFTS:
             admissible = admissible[np.linspace(0, len(admissible) - 1, MOST_SHIFTS).round().astype(np.int64)]
         self.admissible = admissible
@@ -207,6 +210,7 @@ class ShiftNull:
     def kappas(self) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N K"]]:
         """Observed kappa of each head, and that at each admissible shift."""
         self._flush()
+        self._held_mNL = np.empty((0, self.heads, self.shifts.span), dtype=self._held_mNL.dtype)
         if not len(self.shifts.admissible):
             return np.full(self.heads, np.nan), np.full((self.heads, 0), np.nan)
         chosen = np.concatenate(([0], self.shifts.admissible))
@@ -223,8 +227,9 @@ class ShiftNull:
         """One-sided p of each head, one of `tests` heads x content probes.
 
         p = (1 + #{kappa_s >= kappa}) / (K + 1) over K shifts. Where even the smallest such p, 1 / (K + 1), is above
-        .05 / tests, the upper t tail of (kappa - mean) / sd of the shifts instead, with D // L - 1 degrees of freedom,
-        D dates of all queries: as neighbouring shifts share most of their windows, about D / L are independent.
+        .05 / tests, the upper t tail of (kappa - mean) / sd of the shifts instead, with D pace // L - 1 degrees of
+        freedom, D dates of all queries and the pace of the slowest symbol: as neighbouring shifts share most of their
+        windows, about as many are independent.
         """
         observed_N, null_NK = self.kappas()
         count, left_out = len(self.shifts.admissible), self.shifts.left_out

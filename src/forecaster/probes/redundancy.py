@@ -27,6 +27,7 @@ from forecaster.windows.panel import Panel
 
 WINDOWS: Final = 1024  # evenly spaced, at most: pairs grow with the square of the heads
 # Of a group `probe` names the label, or `layer` the layer whose heads it is; other_layer and other_head are of pairs.
+CKA_WINDOWS: Final = 10  # times a head's width d: of n windows of unrelated heads CKA is about d / (n + d), .09 there
 REDUNDANCY_COLUMNS: Final = (
     *("kind", "layer", "head", "other_layer", "other_head", "probe", "target", "value", "low", "high"),
 )
@@ -39,14 +40,16 @@ def pair_rows(
 ) -> Iterator[tuple[object, ...]]:
     """REDUNDANCY_COLUMNS of every pair of heads, of all layers, over at most WINDOWS of the windows.
 
-    No CKA over so few windows that any outputs could be turned into any others: a head's width and one more.
+    No CKA over fewer windows than CKA_WINDOWS times a head's width: chance alone would make heads alike.
     """
     heads = every_head(subject)
     chosen = np.linspace(0, len(origins) - 1, min(len(origins), WINDOWS)).round().astype(np.int64)
     block_n = blocks(panel.times[origins], length, panel.symbol_ids[origins])
     distance, alike = similarities(subject, panel, origins[chosen], block_n[chosen], length)
     widest = max(subject.headed.attention(layer).head_width for layer, _ in heads)
-    for kind, found in (("js", distance), ("cka", alike)) if len(chosen) > widest + 1 else (("js", distance),):
+    for kind, found in (
+        (("js", distance), ("cka", alike)) if len(chosen) >= CKA_WINDOWS * widest else (("js", distance),)
+    ):
         for i, one in enumerate(heads):
             for j in range(i + 1, len(heads)):
                 told = (float(end[i, j]) for end in (found.value, found.low, found.high))

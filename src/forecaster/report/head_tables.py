@@ -24,7 +24,7 @@ COLUMNS = ("head", "probe", "kappa", "norm-weighted kappa", "chance", "odds", "q
 
 CHANGED = 0.05
 NOT_JUDGED = ("too few to say", "not measurable")
-FEW = re.compile(r"too few to say: (\d+) blocks of dates of at least (\d+)")
+FEW = re.compile(r"too few to say: (\d+) blocks? of dates of at least (\d+)")
 
 ByWeights = dict[str, Row]  # the raw and the norm-weighted row of one head, probe, stratum and direction
 
