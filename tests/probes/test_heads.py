@@ -265,8 +265,8 @@ def test_one_window_is_too_few_to_say_anything(small_task, garch):
     last = found.heads[found.heads["stratum"] == "last"]
     told = last["reason"].str.replace(r"\d+", "N", regex=True)
     assert set(told) == {
-        "too few to say: N blocks of dates of at least N",
-        "too few to say: N blocks of dates of at least N; N symbols too short for the shift null",
+        "too few to say: N block of dates of at least N",
+        "too few to say: N block of dates of at least N; N symbols too short for the shift null",
         "not measurable: windows of N bars, the probe needs N",
         "not measurable: no query has the bars it asks about",
     }

@@ -18,7 +18,7 @@ Vaswani et al. (2017), Attention Is All You Need, section 3.2.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,6 +29,7 @@ from forecaster.errors import ConfigError
 from forecaster.networks.positions import Alibi, LagBias, rotate
 
 Mask = Bool[Tensor, "T S"] | Bool[Tensor, "B T S"]  # True = this query may look at this key
+FEW_QUERIES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,14 @@ def weights(
 
     A query that may look at no key has weight 0 everywhere. Vaswani et al. (2017), equation 1.
     """
-    scores_BNTS = q_BNTd @ k_BNSd.mT / math.sqrt(q_BNTd.shape[-1])
+    if (
+        q_BNTd.shape[1] and q_BNTd.shape[2] < FEW_QUERIES
+    ):  # the product over all heads at once would copy the keys of all of them first
+        by_head = zip(q_BNTd.unbind(1), k_BNSd.unbind(1), strict=True)
+        scores_BNTS = torch.stack([q_BTd @ k_BSd.mT for q_BTd, k_BSd in by_head], dim=1)
+    else:
+        scores_BNTS = q_BNTd @ k_BNSd.mT
+    scores_BNTS = scores_BNTS / math.sqrt(q_BNTd.shape[-1])
     if bias_NTS is not None:
         scores_BNTS = scores_BNTS + bias_NTS.to(scores_BNTS.dtype)
     if mask is None:
