@@ -20,7 +20,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/python train.py experiment=sp500
 
-# How often the probes are right: about an hour of processor time, resumable, rewrites docs/validation.md.
+# How often the probes are right: about an hour and a half of processor time, resumable, rewrites docs/validation.md.
 # VALIDATE=quick: minutes, writes build/validate/validation.md.
 VALIDATE ?= full
 validate: install

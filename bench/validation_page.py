@@ -298,7 +298,7 @@ def _r2(scores: pd.DataFrame) -> float:
 
 INTRODUCTION = """\
 Written by `make validate` from 20 seeds of heads made by hand (ten minutes of processor time) and 50 runs on planted
-markets (about an hour). What is done is kept below `build/validate/` and not done again. `VALIDATE=quick`
+markets (about an hour and a half). What is done is kept below `build/validate/` and not done again. `VALIDATE=quick`
 makes a small set in minutes: from less than the full set the page is written to `build/validate/validation.md`.
 Intervals of rates are exact binomial ones of 95 %. Whatever failed stands here as it came.
 """
