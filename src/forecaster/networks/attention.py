@@ -96,9 +96,8 @@ def weights(
 
     A query that may look at no key has weight 0 everywhere. Vaswani et al. (2017), equation 1.
     """
-    if (
-        q_BNTd.shape[1] and q_BNTd.shape[2] < FEW_QUERIES
-    ):  # the product over all heads at once would copy the keys of all of them first
+    # With many queries the copy of all heads' keys that one product makes first pays; with few it is most of the work.
+    if q_BNTd.shape[1] and q_BNTd.shape[2] < FEW_QUERIES:
         by_head = zip(q_BNTd.unbind(1), k_BNSd.unbind(1), strict=True)
         scores_BNTS = torch.stack([q_BTd @ k_BSd.mT for q_BTd, k_BSd in by_head], dim=1)
     else:
